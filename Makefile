@@ -1,0 +1,86 @@
+# One command builds, one tests. `make help` lists them all.
+TORCH := 2.13.0
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+RUFF_PATHS := python tests examples benchmarks
+CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
+
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+.PHONY: help build demo test test-runtime test-python bench bench-runtime wheel test-wheel lint format asan tsan clean system
+
+help:
+	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
+	@echo 'demo    a tensor on the device, then a model trained on it and on the CPU side by side'
+	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
+	@echo 'bench   the device beside the CPU, in one run'
+	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
+	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
+	@echo 'lint, format   check, or mend, the formatting'
+	@echo 'clean   remove what was built, and $(VENV)'
+
+# What a machine lacks is installed if we may, and named if we may not.
+system:
+	@sh tools/system.sh $(PYTHON)
+
+$(VENV)/.ready: Makefile | system
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
+	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich 'clang-format==18.*'
+	@touch $@
+
+# The build folder stays, so only what has changed is compiled again.
+build: $(VENV)/.ready
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
+	  $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+
+demo: build
+	$(BIN)/python examples/demo.py
+
+test: build test-runtime test-python test-wheel lint
+
+build/runtime/build.ninja: $(VENV)/.ready CMakeLists.txt runtime/CMakeLists.txt
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON
+
+test-runtime: build/runtime/build.ninja
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/runtime
+	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime --output-on-failure
+
+test-python: build
+	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing'
+	$(BIN)/python -m pytest -q -m timing
+
+bench: build
+	$(BIN)/python benchmarks/bench.py
+
+bench-runtime: test-runtime
+	build/runtime/runtime/tests/openreg_bench
+
+wheel: $(VENV)/.ready
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
+	  $(BIN)/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
+	@ls dist/*.whl
+
+test-wheel: wheel
+	$(BIN)/python -m pytest -q tests/wheel
+
+asan tsan: $(VENV)/.ready
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON \
+	  -DOPENREG_SANITIZE=$(if $(filter asan,$@),address,thread)
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
+	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check -q $(RUFF_PATHS)
+	$(BIN)/ruff format -q --check $(RUFF_PATHS)
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check -q --fix $(RUFF_PATHS)
+	$(BIN)/ruff format -q $(RUFF_PATHS)
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+clean:
+	rm -rf build dist $(VENV)
