@@ -1,0 +1,202 @@
+/*
+ * What a program calls: devices, memory, streams, events, errors, tracing.
+ *
+ * Every function returns an orError_t. A call that does not return orSuccess has done nothing, has left words
+ * with the values in them for orGetLastErrorMessage(), and leaves the next call free to succeed. No function
+ * aborts, throws or prints. All functions may be called from any thread; the current device and the last
+ * error are the calling thread's own. No device is opened, no thread started and no memory reserved before
+ * the first call that needs it.
+ *
+ * Note [Order]
+ * Work on one stream runs in the order of its submission. Work on two streams has no order except through
+ * events. The default stream (NULL) of a device is an ordinary stream: it waits for no other.
+ *
+ * Note [Failed kernels]
+ * A kernel that fails poisons its stream: work queued behind it is dropped (its `release` is still called,
+ * events recorded behind it still complete) until a synchronisation of that stream, of an event recorded on
+ * it behind the failure, or of its device returns orErrorKernelFailed with the kernel's name and words. That
+ * call clears the poison; work submitted afterwards runs. Other streams are not touched.
+ *
+ * Note [Handles]
+ * Streams and events are numbers, not addresses: one that was destroyed is recognised, never dereferenced.
+ */
+#ifndef OPENREG_OPENREG_H_
+#define OPENREG_OPENREG_H_
+
+#include "openreg/types.h"
+
+#if defined(_WIN32)
+#define OR_API
+#else
+#define OR_API __attribute__((visibility("default"))) OR_NODISCARD
+#endif
+#define OR_API_VALUE __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct orStreamHandle* orStream_t; /* NULL: the default stream of the current device */
+typedef struct orEventHandle* orEvent_t;
+
+/* ---- Errors ------------------------------------------------------------------------------------------- */
+
+/* The code's name, as "orErrorInvalidValue"; never NULL, whatever the number. */
+OR_API_VALUE const char* orGetErrorName(orError_t error);
+/* What the code means in general; never NULL. */
+OR_API_VALUE const char* orGetErrorString(orError_t error);
+OR_API_VALUE orErrorClass orGetErrorClass(orError_t error);
+/* The last error of this thread, which is then forgotten. orErrorNotReady is an answer, not an error. */
+OR_API_VALUE orError_t orGetLastError(void);
+/* The last error of this thread, which stays. */
+OR_API_VALUE orError_t orPeekAtLastError(void);
+/* A sentence with the values in it about this thread's last call that did not succeed. Valid until the next
+ * such call on this thread; never NULL. */
+OR_API_VALUE const char* orGetLastErrorMessage(void);
+
+/* ---- Devices ------------------------------------------------------------------------------------------ */
+
+OR_API orError_t orGetDeviceCount(int* count);
+/* The current device of this thread, 0 at first. */
+OR_API orError_t orGetDevice(int* device);
+OR_API orError_t orSetDevice(int device);
+/* `properties->struct_size` must be set. Does not open the device. */
+OR_API orError_t orGetDeviceProperties(orDeviceProperties* properties, int device);
+/* *open is 1 if something has used the device, 0 otherwise. Does not open it. */
+OR_API orError_t orDeviceIsOpen(int* open, int device);
+/* Waits for all streams of the current device. */
+OR_API orError_t orDeviceSynchronize(void);
+/* Waits for the current device, then destroys its streams and events and frees its memory. The device is as
+ * before its first use. */
+OR_API orError_t orDeviceReset(void);
+/* A number to add to a device pointer of `device` to get the address at which a kernel finds the byte. The
+ * same for all memory of the device, for ever. orErrorNotSupported without OR_CAP_HOST_EXECUTABLE. */
+OR_API orError_t orGetKernelViewOffset(ptrdiff_t* offset, int device);
+
+/* ---- Memory ------------------------------------------------------------------------------------------- */
+
+/* Device memory on the current device. Its address can be computed with, but not read or written, on the
+ * host: that faults. Zero bytes give NULL. Contents are undefined. */
+OR_API orError_t orMalloc(void** ptr, size_t size);
+/* Waits for work of the device that is already submitted, then frees. NULL is allowed. In a kernel it is
+ * orErrorNotPermitted unless that kernel is the device's only unfinished work. */
+OR_API orError_t orFree(void* ptr);
+/* Pinned host memory, usable in asynchronous copies. Zero bytes give NULL. */
+OR_API orError_t orMallocHost(void** ptr, size_t size);
+OR_API orError_t orFreeHost(void* ptr);
+/* Makes existing host memory pinned. Ranges may not overlap one that is pinned already. */
+OR_API orError_t orHostRegister(void* ptr, size_t size);
+OR_API orError_t orHostUnregister(void* ptr);
+/* Free and total bytes of the current device. */
+OR_API orError_t orMemGetInfo(size_t* free, size_t* total);
+/* `attributes->struct_size` must be set. A pointer that the runtime does not know is
+ * orMemoryTypeUnregistered, not an error. */
+OR_API orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr);
+
+/* Copies on the default stream of the device concerned and waits. */
+OR_API orError_t orMemcpy(void* dst, const void* src, size_t size, orMemcpyKind kind);
+/* Copies in stream order. With pinned or device memory it returns at once. From pageable memory the source
+ * may be changed as soon as it returns; into pageable memory it returns when the bytes are there. */
+OR_API orError_t orMemcpyAsync(void* dst, const void* src, size_t size, orMemcpyKind kind, orStream_t stream);
+OR_API orError_t orMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t size);
+/* In the order of `stream`, which may belong to either device. */
+OR_API orError_t orMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t size,
+                                   orStream_t stream);
+OR_API orError_t orMemset(void* ptr, int value, size_t size);
+OR_API orError_t orMemsetAsync(void* ptr, int value, size_t size, orStream_t stream);
+
+/* ---- Streams ------------------------------------------------------------------------------------------ */
+
+/* The default stream of the current device, as a handle that means the same stream whatever device is
+ * current. It cannot be destroyed. */
+OR_API orError_t orStreamGetDefault(orStream_t* stream);
+/* A stream of the current device. */
+OR_API orError_t orStreamCreate(orStream_t* stream);
+/* A smaller number is more urgent; numbers outside of the device's range are clamped to it. */
+OR_API orError_t orStreamCreateWithPriority(orStream_t* stream, int priority);
+/* Returns at once; what was submitted still runs. */
+OR_API orError_t orStreamDestroy(orStream_t stream);
+/* orSuccess if all work is finished, orErrorNotReady if not. Does not report a failed kernel. */
+OR_API orError_t orStreamQuery(orStream_t stream);
+/* Waits for all work submitted so far. The waiting thread may run that work itself. A kernel that waits for
+ * its own stream or device gets orErrorNotPermitted. */
+OR_API orError_t orStreamSynchronize(orStream_t stream);
+/* Work submitted to `stream` from now on waits for the event's latest record as of now. */
+OR_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
+/* Calls `function` on some thread, in stream order. It must not wait for the device. */
+OR_API orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* user);
+/* Queues a kernel. The argument block is copied; see orKernel for who releases what. */
+OR_API orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* args,
+                                size_t args_size);
+/* Runs a kernel in stream order and returns when it is done, on the calling thread if the stream is idle.
+ * The argument block is not copied. A failure is returned here and poisons nothing; a failure of earlier work
+ * is returned instead of running the kernel. A kernel may call this for its own stream: it runs at once. */
+OR_API orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args);
+OR_API orError_t orStreamGetDevice(orStream_t stream, int* device);
+OR_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
+/* A number that no other stream of this process has had; 0 for default streams. Traces carry it. */
+OR_API orError_t orStreamGetId(orStream_t stream, uint64_t* id);
+
+/* Process-wide; the environment's OPENREG_SCHEDULE (async, blocking, adversarial) and OPENREG_SEED decide at
+ * first. Takes effect for work that is submitted afterwards. The seed matters to the adversarial schedule. */
+OR_API orError_t orSetSchedule(orSchedule schedule, uint64_t seed);
+OR_API orError_t orGetSchedule(orSchedule* schedule, uint64_t* seed);
+
+/* ---- Events ------------------------------------------------------------------------------------------- */
+
+/* An event of the current device. */
+OR_API orError_t orEventCreate(orEvent_t* event);
+OR_API orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags);
+OR_API orError_t orEventDestroy(orEvent_t event);
+/* Marks this point of the stream; a later record replaces an earlier one, for those who ask afterwards. The
+ * stream must belong to the event's device. */
+OR_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
+/* orSuccess if everything before the latest record is finished, or there is no record; else orErrorNotReady.
+ */
+OR_API orError_t orEventQuery(orEvent_t event);
+OR_API orError_t orEventSynchronize(orEvent_t event);
+/* Milliseconds between two records that are finished, of events with timing. */
+OR_API orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
+
+/* ---- Tracing ------------------------------------------------------------------------------------------ */
+
+typedef enum orTraceKind {
+  orTraceKernel = 0,
+  orTraceMemcpy = 1,
+  orTraceMemset = 2,
+  orTraceHostFunc = 3,
+  orTraceSynchronize = 4
+} orTraceKind;
+
+typedef enum orTracePhase {
+  orTraceLaunched = 0, /* on the launching thread, inside the launching call */
+  orTraceFinished = 1  /* on any thread, once for each launch, with the times */
+} orTracePhase;
+
+typedef struct orTraceRecord {
+  uint32_t struct_size;
+  orTraceKind kind;
+  orTracePhase phase;
+  const char* name;
+  int32_t device;
+  uint64_t stream;      /* as orStreamGetId */
+  uint64_t correlation; /* the same number in both phases of one launch, and in no other */
+  int64_t start_ns;     /* CLOCK_MONOTONIC; 0 while only launched */
+  int64_t end_ns;
+  size_t size; /* bytes copied or set */
+  orMemcpyKind copy_kind;
+  orError_t result;
+} orTraceRecord;
+
+typedef void (*orTraceCallback)(const orTraceRecord* record, void* user);
+
+/* Calls `callback` for every launch from now on, and for its finish, also if that is after unsubscribing. It
+ * must not call the runtime. One subscriber at a time: a second is orErrorNotPermitted. */
+OR_API orError_t orTraceSubscribe(orTraceCallback callback, void* user);
+OR_API orError_t orTraceUnsubscribe(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OPENREG_OPENREG_H_ */

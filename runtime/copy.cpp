@@ -1,0 +1,297 @@
+// Copies and fills of openreg.h.
+//
+// Note [Pageable memory]
+// Work in flight may only use host memory that stays as it is. Pinned memory does by contract. A small
+// pageable source is copied into a block of our own, which the end of the work frees; for a large one, and
+// for every pageable destination, the call waits.
+//
+// Note [Copies that wait]
+// Where kernels are host code, a copy that the caller waits for is a kernel that runs at once: on an idle
+// stream it needs no other thread.
+#include "run.h"
+#include "runtime.h"
+#include "trace.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+using namespace openreg;
+
+namespace {
+
+constexpr size_t kLargestSnapshot = 64 * 1024;
+
+struct Side {
+  const char* role;  // "source" or "destination"
+  const void* pointer;
+  PointerInfo info;
+
+  bool on_device() const { return info.known && info.allocation.kind == AllocationKind::kDevice; }
+  bool pageable() const { return !info.known; }
+  int device() const { return on_device() ? info.allocation.device : -1; }
+};
+
+const char* describe(const Side& side) {
+  if (side.on_device()) return "device memory";
+  return side.pageable() ? "pageable host memory" : "pinned host memory";
+}
+
+orError_t look_up(Runtime& runtime, const char* function, const char* role, const void* pointer, size_t size,
+                  Side& side) {
+  if (!pointer) return fail(orErrorInvalidValue, "%s: the %s is NULL", function, role);
+  side = {role, pointer, runtime.allocations.find(pointer)};
+  if (side.info.freed) {
+    return fail(orErrorInvalidPointer, "%s: the %s %p is device memory that was freed, or never handed out",
+                function, role, pointer);
+  }
+  if (!side.info.known) return orSuccess;
+  const Allocation& allocation = side.info.allocation;
+  const size_t offset = reinterpret_cast<uintptr_t>(pointer) - allocation.base;
+  if (size <= allocation.size - offset) return orSuccess;
+  return fail(orErrorInvalidValue,
+              "%s: %zu bytes from offset %zu run out of the %s's allocation of %zu bytes at %p", function,
+              size, offset, role, allocation.size, reinterpret_cast<void*>(allocation.base));
+}
+
+orMemcpyKind infer(const Side& dst, const Side& src) {
+  if (src.on_device()) return dst.on_device() ? orMemcpyDeviceToDevice : orMemcpyDeviceToHost;
+  return dst.on_device() ? orMemcpyHostToDevice : orMemcpyHostToHost;
+}
+
+constexpr const char* kKindNames[] = {"host to host", "host to device", "device to host", "device to device",
+                                      "default"};
+constexpr const char* kTraceNames[] = {"memcpy host to host", "memcpy host to device",
+                                       "memcpy device to host", "memcpy device to device"};
+
+orError_t check_kind(const char* function, const Side& dst, const Side& src, orMemcpyKind kind,
+                     orMemcpyKind& actual) {
+  if (kind < orMemcpyHostToHost || kind > orMemcpyDefault) {
+    return fail(orErrorInvalidValue, "%s: there is no kind %d of copy", function, static_cast<int>(kind));
+  }
+  actual = infer(dst, src);
+  if (kind == actual || kind == orMemcpyDefault) return orSuccess;
+  return fail(
+      orErrorInvalidValue,
+      "%s: the kind is %s, but the source %p is %s and the destination %p is %s; use the right kind or "
+      "orMemcpyDefault",
+      function, kKindNames[kind], src.pointer, describe(src), dst.pointer, describe(dst));
+}
+
+// Ends the life of a snapshot, then tells the trace if there is one.
+struct Snapshot {
+  TracedWork* work;
+
+  std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+  static Snapshot* take(const void* source, size_t size, TracedWork* work) {
+    void* block = std::malloc(sizeof(Snapshot) + size);
+    if (!block) throw std::bad_alloc();
+    auto* snapshot = new (block) Snapshot{work};
+    std::memcpy(snapshot->bytes(), source, size);
+    return snapshot;
+  }
+  static void done(void* user, int64_t start_ns, int64_t end_ns, orError_t result) {
+    auto* snapshot = static_cast<Snapshot*>(user);
+    if (snapshot->work) TracedWork::done(snapshot->work, start_ns, end_ns, result);
+    std::free(snapshot);
+  }
+};
+
+struct CopyNow {
+  void* dst;
+  const void* src;
+  size_t size;
+};
+
+orError_t run_copy(void* args, char*, size_t) {
+  const auto& copy = *static_cast<const CopyNow*>(args);
+  std::memmove(copy.dst, copy.src, copy.size);
+  return orSuccess;
+}
+
+constexpr orKernel kCopyNow = {"copy", &run_copy, nullptr};
+
+const void* reachable(const Side& side, ptrdiff_t offset) {
+  return side.on_device() ? static_cast<const char*>(side.pointer) + offset : side.pointer;
+}
+
+orError_t copy_now(Runtime& runtime, const Side& dst, const Side& src, size_t size, orMemcpyKind kind,
+                   const StreamPin& stream) {
+  ptrdiff_t to = 0, from = 0;
+  auto* offset = runtime.driver().kernel_view_offset;
+  if (dst.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(dst.device(), &to)));
+  if (src.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(src.device(), &from)));
+  CopyNow args = {const_cast<void*>(reachable(dst, to)), reachable(src, from), size};
+  TracedWork* work =
+      TracedWork::begin(orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+  return run_now(runtime, *stream, kCopyNow, &args, work);
+}
+
+orError_t submit_copy(Runtime& runtime, const StreamPin& stream, void* dst, const void* src, size_t size,
+                      orMemcpyKind kind, bool snapshot) {
+  TracedWork* work =
+      TracedWork::begin(orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+  orObserver observer = {};
+  if (work) observer = work->observer();
+  Snapshot* taken = nullptr;
+  if (snapshot) {
+    taken = Snapshot::take(src, size, work);
+    observer = {&Snapshot::done, taken};
+    src = taken->bytes();
+  }
+  const orError_t error = from_driver(runtime.driver().stream_copy(stream->driver, dst, src, size, kind,
+                                                                   observer.done ? &observer : nullptr));
+  if (error) {
+    if (work) work->refused(error);
+    std::free(taken);
+  }
+  return error;
+}
+
+// `wait`: the caller wants the bytes there when it returns, whatever the memory.
+orError_t copy(Runtime& runtime, const char* function, const Side& dst, const Side& src, size_t size,
+               orMemcpyKind kind, const StreamPin& stream, bool wait) {
+  if (kind == orMemcpyDeviceToDevice && dst.device() != src.device()) {
+    if (!runtime.has_capability(OR_CAP_PEER_COPY)) {
+      return fail(orErrorNotSupported,
+                  "%s: the driver '%s' cannot copy from device %d to device %d; copy "
+                  "through host memory",
+                  function, runtime.driver().name, src.device(), dst.device());
+    }
+    runtime.peer_copies.store(true, std::memory_order_release);
+  }
+  const bool from_pageable = !src.on_device() && src.pageable();
+  const bool to_pageable = !dst.on_device() && dst.pageable();
+  const bool snapshot = from_pageable && !to_pageable && !wait && size <= kLargestSnapshot;
+  const bool waits = wait || to_pageable || (from_pageable && !snapshot);
+  if (waits && runtime.has_capability(OR_CAP_HOST_EXECUTABLE)) {
+    return copy_now(runtime, dst, src, size, kind, stream);
+  }
+  OR_RETURN_IF_ERROR(
+      submit_copy(runtime, stream, const_cast<void*>(dst.pointer), src.pointer, size, kind, snapshot));
+  return waits ? from_driver(runtime.driver().stream_synchronize(stream->driver)) : orSuccess;
+}
+
+orError_t check_stream_device(const char* function, const StreamInfo& stream, const Side& dst,
+                              const Side& src) {
+  if (!dst.on_device() && !src.on_device()) return orSuccess;
+  if (stream.device == dst.device() || stream.device == src.device()) return orSuccess;
+  return fail(orErrorInvalidValue,
+              "%s: the stream belongs to device %d, but the %s is on device %d; use a stream of that device",
+              function, stream.device, dst.on_device() ? "destination" : "source",
+              dst.on_device() ? dst.device() : src.device());
+}
+
+orError_t check_peers(const char* function, const Side& dst, int dst_device, const Side& src,
+                      int src_device) {
+  const std::pair<const Side*, int> sides[] = {{&dst, dst_device}, {&src, src_device}};
+  for (const auto& [side, device] : sides) {
+    if (!side->on_device()) {
+      return fail(orErrorInvalidValue, "%s: the %s %p is %s, not memory of device %d", function, side->role,
+                  side->pointer, describe(*side), device);
+    }
+    if (side->device() != device) {
+      return fail(orErrorInvalidValue, "%s: the %s %p is memory of device %d, not of device %d", function,
+                  side->role, side->pointer, side->device(), device);
+    }
+  }
+  return orSuccess;
+}
+
+orError_t copy_peer(Runtime& runtime, const char* function, void* dst, int dst_device, const void* src,
+                    int src_device, size_t size, orStream_t stream, bool wait) {
+  OR_RETURN_IF_ERROR(runtime.check_device(dst_device));
+  OR_RETURN_IF_ERROR(runtime.check_device(src_device));
+  StreamPin pin;
+  if (!wait) OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+  if (size == 0) return orSuccess;
+  Side to, from;
+  OR_RETURN_IF_ERROR(look_up(runtime, function, "destination", dst, size, to));
+  OR_RETURN_IF_ERROR(look_up(runtime, function, "source", src, size, from));
+  OR_RETURN_IF_ERROR(check_peers(function, to, dst_device, from, src_device));
+  if (wait) OR_RETURN_IF_ERROR(runtime.pin_default_stream(src_device, pin));
+  OR_RETURN_IF_ERROR(check_stream_device(function, *pin, to, from));
+  return copy(runtime, function, to, from, size, orMemcpyDeviceToDevice, pin, wait);
+}
+
+orError_t fill(Runtime& runtime, const char* function, void* ptr, int value, size_t size, orStream_t stream,
+               bool wait) {
+  StreamPin pin;
+  if (!wait) OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+  if (size == 0) return orSuccess;
+  Side side;
+  OR_RETURN_IF_ERROR(look_up(runtime, function, "destination", ptr, size, side));
+  if (!side.on_device()) {
+    return fail(orErrorInvalidPointer, "%s: %p is %s, not device memory", function, ptr, describe(side));
+  }
+  if (wait) OR_RETURN_IF_ERROR(runtime.pin_default_stream(side.device(), pin));
+  OR_RETURN_IF_ERROR(check_stream_device(function, *pin, side, side));
+  TracedWork* work = TracedWork::begin(orTraceMemset, "memset", pin->device, pin->id, size);
+  orObserver observer = {};
+  if (work) observer = work->observer();
+  const orError_t error =
+      from_driver(runtime.driver().stream_fill(pin->driver, ptr, value, size, work ? &observer : nullptr));
+  if (error && work) work->refused(error);
+  if (error || !wait) return error;
+  return from_driver(runtime.driver().stream_synchronize(pin->driver));
+}
+
+}  // namespace
+
+extern "C" {
+
+orError_t orMemcpy(void* dst, const void* src, size_t size, orMemcpyKind kind) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (size == 0) return orSuccess;
+    Side to, from;
+    OR_RETURN_IF_ERROR(look_up(runtime, "orMemcpy", "destination", dst, size, to));
+    OR_RETURN_IF_ERROR(look_up(runtime, "orMemcpy", "source", src, size, from));
+    orMemcpyKind actual;
+    OR_RETURN_IF_ERROR(check_kind("orMemcpy", to, from, kind, actual));
+    int device = from.on_device() ? from.device() : to.device();
+    if (device < 0) OR_RETURN_IF_ERROR(runtime.current_device(device));
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_default_stream(device, pin));
+    return copy(runtime, "orMemcpy", to, from, size, actual, pin, true);
+  });
+}
+
+orError_t orMemcpyAsync(void* dst, const void* src, size_t size, orMemcpyKind kind, orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    if (size == 0) return orSuccess;
+    Side to, from;
+    OR_RETURN_IF_ERROR(look_up(runtime, "orMemcpyAsync", "destination", dst, size, to));
+    OR_RETURN_IF_ERROR(look_up(runtime, "orMemcpyAsync", "source", src, size, from));
+    orMemcpyKind actual;
+    OR_RETURN_IF_ERROR(check_kind("orMemcpyAsync", to, from, kind, actual));
+    OR_RETURN_IF_ERROR(check_stream_device("orMemcpyAsync", *pin, to, from));
+    return copy(runtime, "orMemcpyAsync", to, from, size, actual, pin, false);
+  });
+}
+
+orError_t orMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t size) {
+  return with_runtime([&](Runtime& runtime) {
+    return copy_peer(runtime, "orMemcpyPeer", dst, dst_device, src, src_device, size, nullptr, true);
+  });
+}
+
+orError_t orMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t size,
+                            orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) {
+    return copy_peer(runtime, "orMemcpyPeerAsync", dst, dst_device, src, src_device, size, stream, false);
+  });
+}
+
+orError_t orMemset(void* ptr, int value, size_t size) {
+  return with_runtime(
+      [&](Runtime& runtime) { return fill(runtime, "orMemset", ptr, value, size, nullptr, true); });
+}
+
+orError_t orMemsetAsync(void* ptr, int value, size_t size, orStream_t stream) {
+  return with_runtime(
+      [&](Runtime& runtime) { return fill(runtime, "orMemsetAsync", ptr, value, size, stream, false); });
+}
+
+}  // extern "C"

@@ -1,0 +1,114 @@
+#include "arena.h"
+
+#include "platform.h"
+#include "words.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace openreg::sim {
+namespace {
+
+// Views begin at multiples of this, so that they can have huge pages.
+constexpr size_t kViewAlignment = size_t{2} << 20;
+// Below this, keeping the pages is cheaper than faulting them in again.
+constexpr size_t kSmallestDiscard = size_t{1} << 20;
+
+char* first_device_view = nullptr;
+size_t view_stride = 0;
+std::atomic<ptrdiff_t> offset_between_views{0};
+
+size_t round_up(size_t size, size_t to) {
+  return (size + to - 1) / to * to;
+}
+
+}  // namespace
+
+orError_t reserve_views(int device_count, size_t memory) {
+  if (first_device_view) return orSuccess;
+  view_stride = round_up(memory, kViewAlignment);
+  const size_t views = view_stride * static_cast<size_t>(device_count);
+  void* base = nullptr;
+  if (!platform::reserve(2 * views + kViewAlignment, &base)) {
+    return fail(
+        orErrorSystem,
+        "cannot reserve %zu bytes of addresses for %d devices of %zu bytes: %s; make OPENREG_MEMORY or "
+        "OPENREG_DEVICE_COUNT smaller",
+        2 * views, device_count, memory, std::strerror(errno));
+  }
+  first_device_view = reinterpret_cast<char*>(round_up(reinterpret_cast<size_t>(base), kViewAlignment));
+  offset_between_views.store(static_cast<ptrdiff_t>(views), std::memory_order_release);
+  return orSuccess;
+}
+
+ptrdiff_t view_offset() {
+  return offset_between_views.load(std::memory_order_acquire);
+}
+
+orError_t Arena::open(int device, size_t memory) {
+  device_ = device;
+  memory_ = memory;
+  device_view_ = first_device_view + view_stride * static_cast<size_t>(device);
+  auto blocks = std::make_unique<Blocks>(memory);
+  backing_ = platform::create_memory(OR_DEVICE_NAME, memory);
+  if (backing_ < 0) {
+    return fail(orErrorSystem, "cannot create the %zu bytes of memory of device %d: %s", memory, device,
+                std::strerror(errno));
+  }
+  if (!platform::map_memory(backing_, device_view_ + view_offset(), memory)) {
+    const int reason = errno;
+    static_cast<void>(close());
+    return fail(orErrorSystem, "cannot map the %zu bytes of memory of device %d: %s", memory, device,
+                std::strerror(reason));
+  }
+  std::lock_guard lock(mutex_);
+  blocks_ = std::move(blocks);
+  return orSuccess;
+}
+
+orError_t Arena::close() {
+  {
+    std::lock_guard lock(mutex_);
+    blocks_.reset();
+  }
+  const bool unmapped = platform::unmap_memory(device_view_ + view_offset(), memory_);
+  const int reason = errno;
+  platform::close_memory(backing_);
+  backing_ = -1;
+  if (unmapped) return orSuccess;
+  return fail(orErrorSystem, "cannot unmap the memory of device %d: %s", device_, std::strerror(reason));
+}
+
+orError_t Arena::allocate(size_t size, void** pointer) {
+  std::lock_guard lock(mutex_);
+  if (const auto offset = blocks_->take(size)) {
+    *pointer = device_view_ + *offset;
+    return orSuccess;
+  }
+  return fail(
+      orErrorOutOfMemory,
+      "device %d has no %zu bytes left: %zu of %zu bytes are free, the largest free block has %zu; free "
+      "something, or set OPENREG_MEMORY for more",
+      device_, size, blocks_->free(), memory_, blocks_->largest());
+}
+
+void Arena::free(void* pointer, size_t size) {
+  const size_t offset = static_cast<size_t>(static_cast<char*>(pointer) - device_view_);
+  if (size >= kSmallestDiscard) {
+    // Before the block can be handed out again.
+    const size_t page = platform::page_size();
+    const size_t begin = round_up(offset, page);
+    const size_t end = (offset + size) / page * page;
+    platform::discard(backing_, begin, end - begin);
+  }
+  std::lock_guard lock(mutex_);
+  blocks_->give(offset, size);
+}
+
+size_t Arena::free_bytes() {
+  std::lock_guard lock(mutex_);
+  return blocks_->free();
+}
+
+}  // namespace openreg::sim

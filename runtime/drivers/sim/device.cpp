@@ -1,0 +1,83 @@
+#include "device.h"
+
+#include "words.h"
+
+#include <utility>
+
+namespace openreg::sim {
+
+std::vector<Ref<Stream>> Device::streams() {
+  std::lock_guard lock(mutex_);
+  std::vector<Ref<Stream>> alive;
+  alive.reserve(streams_.size());
+  for (Stream* stream : streams_) {
+    if (stream->try_retain()) alive.push_back(Ref<Stream>::adopt(stream));
+  }
+  return alive;
+}
+
+orError_t Device::wait(int) {
+  std::vector<std::pair<Ref<Stream>, uint64_t>> targets;
+  for (Ref<Stream>& stream : streams()) {
+    const uint64_t ticket = stream->submitted();
+    if (!stream->finished(ticket)) targets.emplace_back(std::move(stream), ticket);
+  }
+  for (auto& [stream, ticket] : targets) {
+    if (const orError_t error = stream->wait(ticket)) return error;
+  }
+  return orSuccess;
+}
+
+orError_t Device::check_idle_but_caller(int index) {
+  for (const Ref<Stream>& stream : streams()) {
+    const bool quiet =
+        stream->running_here() ? stream->only_current_left() : stream->finished(stream->submitted());
+    if (quiet) continue;
+    return fail(orErrorNotPermitted,
+                "a kernel cannot wait for device %d while stream %llu has other unfinished work", index,
+                static_cast<unsigned long long>(stream->id()));
+  }
+  return orSuccess;
+}
+
+orError_t Device::take_failure() {
+  for (const Ref<Stream>& stream : streams()) {
+    if (const orError_t error = stream->take_failure(0)) return error;
+  }
+  std::lock_guard lock(mutex_);
+  if (orphaned_failures_.empty()) return orSuccess;
+  const std::string words = std::move(orphaned_failures_.front());
+  orphaned_failures_.erase(orphaned_failures_.begin());
+  return fail(orErrorKernelFailed, "%s", words.c_str());
+}
+
+bool Device::running_here() {
+  if (!Stream::inside_kernel()) return false;
+  for (const Ref<Stream>& stream : streams()) {
+    if (stream->running_here()) return true;
+  }
+  return false;
+}
+
+void Device::forget_failures() {
+  std::lock_guard lock(mutex_);
+  orphaned_failures_.clear();
+}
+
+void Device::add(Stream& stream) {
+  std::lock_guard lock(mutex_);
+  streams_.insert(&stream);
+}
+
+void Device::remove(Stream& stream, const char* failure) {
+  std::lock_guard lock(mutex_);
+  streams_.erase(&stream);
+  if (!failure) return;
+  try {
+    orphaned_failures_.emplace_back(failure);
+  } catch (...) {
+    // Without memory for the words the failure is lost, as it is with a device that is reset.
+  }
+}
+
+}  // namespace openreg::sim

@@ -1,0 +1,346 @@
+// The simulated device's table: what driver.h asks for, in terms of the other files here.
+#include "openreg/driver.h"
+
+#include "arena.h"
+#include "config.h"
+#include "device.h"
+#include "event.h"
+#include "executor.h"
+#include "platform.h"
+#include "schedule.h"
+#include "stream.h"
+#include "words.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
+namespace openreg::sim {
+namespace {
+
+// Leaked, as everything that threads may still use while the process exits.
+struct State {
+  Config config;
+  Device* devices = nullptr;
+  std::mutex open_mutex;  // serialises opening and closing
+};
+
+State& state() {
+  static State* state = new State;
+  return *state;
+}
+
+Device& device_at(int index) {
+  return state().devices[index];
+}
+
+Stream& unwrap(orDriverStream* stream) {
+  return *reinterpret_cast<Stream*>(stream);
+}
+Event& unwrap(orDriverEvent* event) {
+  return *reinterpret_cast<Event*>(event);
+}
+
+// No exception crosses the table.
+template <typename Body>
+orError_t guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(orErrorOutOfHostMemory, "the host has no memory left for the simulated device's bookkeeping");
+  } catch (const std::exception& error) {
+    return fail(orErrorSystem, "the simulated device met an unexpected exception: %s", error.what());
+  } catch (...) {
+    return fail(orErrorSystem, "the simulated device met an unexpected exception");
+  }
+}
+
+// ---- Devices
+
+constexpr uint64_t kCapabilities =
+    OR_CAP_HOST_EXECUTABLE | OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES;
+
+orError_t init(const orHost* host) {
+  set_host(host);
+  return guarded([&]() -> orError_t {
+    if (const orError_t error = read_config(state().config)) return error;
+    state().devices = new Device[static_cast<size_t>(state().config.device_count)];
+    return orSuccess;
+  });
+}
+
+orError_t device_count(int* count) {
+  *count = state().config.device_count;
+  return orSuccess;
+}
+
+orError_t device_properties(int, orDeviceProperties* properties) {
+  std::snprintf(properties->name, sizeof(properties->name), "simulated %s", OR_DEVICE_NAME);
+  properties->total_memory = state().config.memory;
+  properties->allocation_granularity = Arena::kGranularity;
+  properties->major = 1;
+  properties->minor = 0;
+  properties->multi_processor_count = Executor::max_threads();
+  properties->least_priority = 0;
+  properties->greatest_priority = 1 - Executor::kPriorities;
+  properties->capabilities = kCapabilities;
+  return orSuccess;
+}
+
+orError_t device_open(int device) {
+  return guarded([&]() -> orError_t {
+    std::lock_guard lock(state().open_mutex);
+    const Config& config = state().config;
+    if (const orError_t error = reserve_views(config.device_count, config.memory)) return error;
+    return device_at(device).arena.open(device, config.memory);
+  });
+}
+
+orError_t device_close(int device) {
+  return guarded([&] {
+    std::lock_guard lock(state().open_mutex);
+    device_at(device).forget_failures();
+    return device_at(device).arena.close();
+  });
+}
+
+orError_t kernel_view_offset(int, ptrdiff_t* offset) {
+  *offset = view_offset();
+  return orSuccess;
+}
+
+orError_t device_synchronize(int device) {
+  return guarded([&]() -> orError_t {
+    if (device_at(device).running_here()) {
+      return fail(orErrorNotPermitted, "a kernel cannot wait for device %d, on which it runs", device);
+    }
+    if (const orError_t error = device_at(device).wait(device)) return error;
+    return device_at(device).take_failure();
+  });
+}
+
+orError_t device_drain(int device) {
+  return guarded([&] {
+    return Stream::inside_kernel() ? device_at(device).check_idle_but_caller(device)
+                                   : device_at(device).wait(device);
+  });
+}
+
+// ---- Memory
+
+orError_t memory_alloc(int device, size_t size, void** pointer) {
+  return guarded([&] { return device_at(device).arena.allocate(size, pointer); });
+}
+
+orError_t memory_free(int device, void* pointer, size_t size) {
+  return guarded([&] {
+    device_at(device).arena.free(pointer, size);
+    return orSuccess;
+  });
+}
+
+orError_t memory_info(int device, size_t* free, size_t* total) {
+  return guarded([&] {
+    *free = device_at(device).arena.free_bytes();
+    *total = state().config.memory;
+    return orSuccess;
+  });
+}
+
+orError_t host_alloc(size_t size, void** pointer) {
+  *pointer = platform::allocate_pages(size);
+  if (*pointer) return orSuccess;
+  return fail(orErrorOutOfHostMemory, "the host has no %zu bytes left for pinned memory", size);
+}
+
+orError_t host_free(void* pointer, size_t size) {
+  platform::free_pages(pointer, size);
+  return orSuccess;
+}
+
+// ---- Streams
+
+orError_t stream_create(int device, int priority, uint64_t id, orDriverStream** stream) {
+  return guarded([&] {
+    *stream = reinterpret_cast<orDriverStream*>(new Stream(device_at(device), device, priority, id));
+    return orSuccess;
+  });
+}
+
+orError_t stream_destroy(orDriverStream* stream) {
+  unwrap(stream).release();
+  return orSuccess;
+}
+
+orError_t stream_query(orDriverStream* stream) {
+  return unwrap(stream).finished(unwrap(stream).submitted()) ? orSuccess : orErrorNotReady;
+}
+
+orError_t stream_synchronize(orDriverStream* stream) {
+  return guarded([&]() -> orError_t {
+    if (const orError_t error = unwrap(stream).wait(unwrap(stream).submitted())) return error;
+    return unwrap(stream).take_failure(0);
+  });
+}
+
+orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
+  return guarded([&] {
+    if (Ref<Record> record = unwrap(event).latest()) unwrap(stream).submit_wait(std::move(record));
+    return orSuccess;
+  });
+}
+
+orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const void* args, size_t args_size,
+                        const orObserver* observer) {
+  return guarded([&] {
+    unwrap(stream).launch(*kernel, args, args_size, observer);
+    return orSuccess;
+  });
+}
+
+orError_t stream_run(orDriverStream* stream, const orKernel* kernel, void* args, const orObserver* observer) {
+  return guarded([&] { return unwrap(stream).run(*kernel, args, observer); });
+}
+
+struct CopyArgs {
+  void* dst;
+  const void* src;
+  size_t size;
+};
+
+orError_t run_copy(void* args, char*, size_t) {
+  const auto& copy = *static_cast<const CopyArgs*>(args);
+  std::memmove(copy.dst, copy.src, copy.size);  // the two may overlap
+  return orSuccess;
+}
+
+struct FillArgs {
+  void* pointer;
+  int value;
+  size_t size;
+};
+
+orError_t run_fill(void* args, char*, size_t) {
+  const auto& fill = *static_cast<const FillArgs*>(args);
+  std::memset(fill.pointer, fill.value, fill.size);
+  return orSuccess;
+}
+
+constexpr orKernel kCopy = {"copy", &run_copy, nullptr};
+constexpr orKernel kFill = {"fill", &run_fill, nullptr};
+
+const void* kernel_view(const void* pointer) {
+  return static_cast<const char*>(pointer) + view_offset();
+}
+
+orError_t stream_copy(orDriverStream* stream, void* dst, const void* src, size_t size, orMemcpyKind kind,
+                      const orObserver* observer) {
+  const bool from_device = kind == orMemcpyDeviceToHost || kind == orMemcpyDeviceToDevice;
+  const bool to_device = kind == orMemcpyHostToDevice || kind == orMemcpyDeviceToDevice;
+  const CopyArgs args = {to_device ? const_cast<void*>(kernel_view(dst)) : dst,
+                         from_device ? kernel_view(src) : src, size};
+  return stream_launch(stream, &kCopy, &args, sizeof(args), observer);
+}
+
+orError_t stream_fill(orDriverStream* stream, void* pointer, int value, size_t size,
+                      const orObserver* observer) {
+  const FillArgs args = {const_cast<void*>(kernel_view(pointer)), value, size};
+  return stream_launch(stream, &kFill, &args, sizeof(args), observer);
+}
+
+orError_t change_schedule(orSchedule schedule, uint64_t seed) {
+  set_schedule(schedule, seed);
+  return orSuccess;
+}
+
+// ---- Events
+
+orError_t event_create(int, unsigned flags, orDriverEvent** event) {
+  return guarded([&] {
+    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming)));
+    return orSuccess;
+  });
+}
+
+orError_t event_destroy(orDriverEvent* event) {
+  delete &unwrap(event);
+  return orSuccess;
+}
+
+orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
+  return guarded([&] {
+    unwrap(event).record(unwrap(stream));
+    return orSuccess;
+  });
+}
+
+orError_t event_query(orDriverEvent* event) {
+  const Ref<Record> record = unwrap(event).latest();
+  return !record || record->done() ? orSuccess : orErrorNotReady;
+}
+
+orError_t event_synchronize(orDriverEvent* event) {
+  return guarded([&]() -> orError_t {
+    const Ref<Record> record = unwrap(event).latest();
+    if (!record) return orSuccess;
+    if (!record->done()) {
+      if (const orError_t error = record->stream->wait(record->ticket)) return error;
+    }
+    return record->failure ? record->stream->take_failure(record->failure) : orSuccess;
+  });
+}
+
+orError_t event_elapsed(orDriverEvent* start, orDriverEvent* end, float* milliseconds) {
+  const Ref<Record> first = unwrap(start).latest();
+  const Ref<Record> second = unwrap(end).latest();
+  if (!first || !second) {
+    return fail(orErrorInvalidValue, "the %s event was never recorded", first ? "end" : "start");
+  }
+  if (!first->done() || !second->done()) return orErrorNotReady;
+  *milliseconds = static_cast<float>(static_cast<double>(second->time_ns - first->time_ns) * 1e-6);
+  return orSuccess;
+}
+
+constexpr orDriver kTable = {
+    .struct_size = sizeof(orDriver),
+    .version = OR_DRIVER_VERSION,
+    .name = "sim",
+    .capabilities = kCapabilities,
+    .init = &init,
+    .device_count = &device_count,
+    .device_properties = &device_properties,
+    .device_open = &device_open,
+    .device_close = &device_close,
+    .kernel_view_offset = &kernel_view_offset,
+    .memory_alloc = &memory_alloc,
+    .memory_free = &memory_free,
+    .memory_info = &memory_info,
+    .host_alloc = &host_alloc,
+    .host_free = &host_free,
+    .stream_create = &stream_create,
+    .stream_destroy = &stream_destroy,
+    .stream_query = &stream_query,
+    .stream_synchronize = &stream_synchronize,
+    .stream_wait_event = &stream_wait_event,
+    .stream_launch = &stream_launch,
+    .stream_run = &stream_run,
+    .stream_copy = &stream_copy,
+    .stream_fill = &stream_fill,
+    .device_synchronize = &device_synchronize,
+    .set_schedule = &change_schedule,
+    .event_create = &event_create,
+    .event_destroy = &event_destroy,
+    .event_record = &event_record,
+    .event_query = &event_query,
+    .event_synchronize = &event_synchronize,
+    .event_elapsed = &event_elapsed,
+    .device_drain = &device_drain,
+};
+
+}  // namespace
+}  // namespace openreg::sim
+
+extern "C" const orDriver* openreg_sim_driver() {
+  return &openreg::sim::kTable;
+}

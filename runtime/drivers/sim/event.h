@@ -1,0 +1,58 @@
+// Events, and their records: points in a stream that someone can wait for.
+#pragma once
+
+#include "openreg/error.h"
+#include "ref.h"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace openreg::sim {
+
+class Stream;
+
+/// One record of an event. Whoever waits for it keeps it, so that a later record of the same event, or the
+/// event's end, changes nothing for them.
+class Record : public Counted<Record> {
+ public:
+  Record();
+  ~Record();
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Called once, by the stream that reached the record. `failure` is the number of the stream's unreported
+  /// failure, or 0. Makes ready the streams that wait.
+  void complete(uint64_t failure);
+  /// Puts a parked stream on the list of those to make ready; false if the record is done already.
+  [[nodiscard]] bool add_waiter(Stream& stream);
+
+  /// Prepares for a recording, while nobody else has a reference.
+  void begin(Stream& stream, bool timing);
+
+  Ref<Stream> stream;    // where it was recorded; it may outlive its handle through this
+  uint64_t ticket = 0;   // its place there
+  int64_t time_ns = 0;   // valid once done, with timing
+  uint64_t failure = 0;  // valid once done
+
+ private:
+  bool timing_ = false;
+  std::atomic<bool> done_{false};
+  std::mutex mutex_;           // guards waiters_, and done_ becoming true
+  Stream* waiters_ = nullptr;  // each holds a reference
+};
+
+class Event {
+ public:
+  explicit Event(bool timing) : timing_(timing) {}
+
+  void record(Stream& stream);
+  /// The latest record; empty if there is none.
+  Ref<Record> latest();
+
+ private:
+  const bool timing_;
+  std::mutex mutex_;  // guards latest_; held while the record is submitted, so that the latest is the latest
+  Ref<Record> latest_;
+};
+
+}  // namespace openreg::sim

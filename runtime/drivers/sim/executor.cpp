@@ -1,0 +1,150 @@
+#include "executor.h"
+
+#include "pause.h"
+#include "platform.h"
+#include "schedule.h"
+#include "stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+namespace openreg::sim {
+namespace {
+
+constexpr int kMaxThreads = 8;
+
+}  // namespace
+
+Executor& Executor::get() {
+  static Executor* executor = new Executor;  // leaked: its threads outlive static destructors
+  return *executor;
+}
+
+int Executor::max_threads() {
+  return std::min(kMaxThreads, std::max(2, platform::hardware_threads()));
+}
+
+// On a small machine a thread that spins takes the core from the one that submits.
+Executor::Executor() : spins_(platform::hardware_threads() <= 2 ? 100 : 1000) {}
+
+void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    Stream::ReadyLink& link = stream.ready_link;
+    link.not_before_ns = not_before_ns;
+    if (!link.linked) {
+      stream.retain();
+      link.linked = true;
+      link.next = nullptr;
+      List& list = lists_[std::clamp(kPriorities - 1 + stream.priority(), 0, kPriorities - 1)];
+      (list.first ? list.last->ready_link.next : list.first) = &stream;
+      list.last = &stream;
+      ready_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (ready_.load(std::memory_order_relaxed) <= looking_) return;
+    if (sleeping_ > 0) {
+      --sleeping_;
+      ++looking_;
+      ++signals_;
+      wake = true;
+    } else if (threads_ < max_threads()) {
+      start_thread();
+    }
+  }
+  if (wake) wake_.notify_one();
+}
+
+void Executor::start_thread() {
+  ++threads_;
+  ++looking_;
+  try {
+    std::thread([this] { work(); }).detach();
+  } catch (const std::system_error&) {
+    // The work stays queued for the threads that there are, or for the host that waits for it.
+    --threads_;
+    --looking_;
+  }
+}
+
+void Executor::work() {
+  platform::block_signals();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    int64_t earliest_ns = 0;
+    if (Stream* picked = pick(earliest_ns)) {
+      --looking_;
+      lock.unlock();
+      const Ref<Stream> stream = Ref<Stream>::adopt(picked);
+      stream->run_as_worker();
+      lock.lock();
+      ++looking_;
+    } else if (!look(lock)) {
+      sleep(lock, earliest_ns);
+    }
+  }
+}
+
+Stream* Executor::unlink(List& list, Stream* before, Stream* stream) {
+  Stream::ReadyLink& link = stream->ready_link;
+  (before ? before->ready_link.next : list.first) = link.next;
+  if (list.last == stream) list.last = before;
+  link.linked = false;
+  ready_.fetch_sub(1, std::memory_order_relaxed);
+  return stream;
+}
+
+Stream* Executor::pick(int64_t& earliest_ns) {
+  if (ready_.load(std::memory_order_relaxed) == 0) return nullptr;
+  const int64_t now = now_ns();
+  uint32_t eligible = 0;
+  for (const List& list : lists_) {
+    for (Stream* stream = list.first; stream; stream = stream->ready_link.next) {
+      const int64_t not_before = stream->ready_link.not_before_ns;
+      if (not_before <= now) {
+        ++eligible;
+      } else if (earliest_ns == 0 || not_before < earliest_ns) {
+        earliest_ns = not_before;
+      }
+      if (eligible && current_schedule() != orScheduleAdversarial) break;
+    }
+  }
+  if (eligible == 0) return nullptr;
+  uint32_t skip = draw_pick(eligible);
+  for (List& list : lists_) {
+    Stream* before = nullptr;
+    for (Stream* stream = list.first; stream; before = stream, stream = stream->ready_link.next) {
+      if (stream->ready_link.not_before_ns <= now && skip-- == 0) return unlink(list, before, stream);
+    }
+  }
+  return nullptr;
+}
+
+bool Executor::look(std::unique_lock<std::mutex>& lock) {
+  if (ready_.load(std::memory_order_relaxed) != 0) return false;  // there are some, all held back
+  lock.unlock();
+  for (int spin = 0; spin < spins_ && ready_.load(std::memory_order_relaxed) == 0; ++spin) pause();
+  lock.lock();
+  return ready_.load(std::memory_order_relaxed) != 0;
+}
+
+void Executor::sleep(std::unique_lock<std::mutex>& lock, int64_t earliest_ns) {
+  --looking_;
+  ++sleeping_;
+  const auto told = [this] { return signals_ > 0; };
+  if (earliest_ns == 0) {
+    wake_.wait(lock, told);
+  } else {
+    const auto delay = std::chrono::nanoseconds(std::max<int64_t>(earliest_ns - now_ns(), 0));
+    if (!wake_.wait_for(lock, delay, told)) {
+      --sleeping_;
+      ++looking_;
+      return;
+    }
+  }
+  --signals_;  // who signalled has counted this thread among those that look
+}
+
+}  // namespace openreg::sim

@@ -1,0 +1,73 @@
+#include "operation.h"
+
+#include <cstring>
+#include <new>
+
+namespace openreg::sim {
+
+void Operation::set_kernel(const orKernel& new_kernel, const void* new_args, size_t size,
+                           const orObserver* new_observer) {
+  void* block = size <= kInlineArgs ? storage : ::operator new(size);
+  if (size) std::memcpy(block, new_args, size);
+  kind = Kind::kKernel;
+  args = block;
+  kernel = &new_kernel;
+  observer = new_observer ? *new_observer : orObserver{};
+}
+
+void Operation::set_record(Kind new_kind, Ref<Record> new_record) {
+  kind = new_kind;
+  record = std::move(new_record);
+}
+
+void Operation::clear() {
+  if (kind == Kind::kKernel) {
+    if (args != storage) ::operator delete(args);
+    args = nullptr;
+  } else {
+    record = {};
+  }
+}
+
+OperationQueue::~OperationQueue() {
+  // A stream goes only when it has no work left, so the segments hold nothing.
+  for (Segment* segment = head_; segment;) delete std::exchange(segment, segment->next);
+  delete spare_.load();
+}
+
+Operation& OperationQueue::back() {
+  const uint64_t position = published_.load(std::memory_order_relaxed);
+  if (!tail_) {
+    head_ = tail_ = new Segment;
+  } else if (position == tail_begin_ + kSegmentSize) {
+    Segment* segment = spare_.exchange(nullptr);
+    if (!segment) segment = new Segment;
+    tail_->next = segment;
+    tail_ = segment;
+    tail_begin_ = position;
+  }
+  return tail_->operations[position - tail_begin_];
+}
+
+void OperationQueue::publish() {
+  published_.fetch_add(1);
+}
+
+Operation* OperationQueue::front() {
+  const uint64_t position = popped_.load(std::memory_order_relaxed);
+  if (position == published_.load()) return nullptr;
+  if (position == head_begin_ + kSegmentSize) {
+    Segment* used = std::exchange(head_, head_->next);
+    head_begin_ = position;
+    used->next = nullptr;
+    delete spare_.exchange(used);
+  }
+  return &head_->operations[position - head_begin_];
+}
+
+void OperationQueue::pop() {
+  front()->clear();
+  popped_.fetch_add(1);
+}
+
+}  // namespace openreg::sim

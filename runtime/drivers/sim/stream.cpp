@@ -1,0 +1,403 @@
+#include "stream.h"
+
+#include "device.h"
+#include "executor.h"
+#include "pause.h"
+#include "words.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+namespace openreg::sim {
+namespace {
+
+// What a worker runs of one stream before it looks at the others.
+constexpr int kSlice = 64;
+// How often a host that waits looks again before it sleeps.
+constexpr int kWaitSpins = 50;
+
+}  // namespace
+
+/// The streams whose work is on this thread's stack, innermost first.
+class Stream::Frame {
+ public:
+  explicit Frame(const Stream& stream) : stream_(stream), outer_(innermost) { innermost = this; }
+  ~Frame() { innermost = outer_; }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  static bool contains(const Stream& stream) {
+    for (const Frame* frame = innermost; frame; frame = frame->outer_) {
+      if (&frame->stream_ == &stream) return true;
+    }
+    return false;
+  }
+  static bool any() { return innermost != nullptr; }
+
+ private:
+  const Stream& stream_;
+  const Frame* outer_;
+  static thread_local const Frame* innermost;
+};
+
+thread_local const Stream::Frame* Stream::Frame::innermost = nullptr;
+
+Stream::Stream(Device& device, int index, int priority, uint64_t id)
+    : device_(device), index_(index), priority_(priority), id_(id) {
+  device_.add(*this);
+}
+
+Stream::~Stream() {
+  device_.remove(*this, poisoned() ? failure_words_ : nullptr);
+}
+
+bool Stream::running_here() const {
+  return Frame::contains(*this);
+}
+
+bool Stream::inside_kernel() {
+  return Frame::any();
+}
+
+// ---- Submitting
+// ---------------------------------------------------------------------------------------------
+
+template <typename Fill>
+uint64_t Stream::submit(Fill&& fill) {
+  std::lock_guard lock(submit_mutex_);
+  Operation& operation = queue_.back();
+  fill(operation);
+  operation.fate = draw_fate();
+  // Counted before it can be seen, so that completed never overtakes submitted.
+  operation.ticket = submitted_.fetch_add(1) + 1;
+  if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
+  const uint64_t ticket = operation.ticket;
+  queue_.publish();
+  return ticket;
+}
+
+void Stream::schedule() {
+  State idle = State::kIdle;
+  if (state_.load() != State::kIdle || !state_.compare_exchange_strong(idle, State::kReady)) return;
+  Executor::get().enqueue(*this);
+  if (wake_at_.load() != kNever) wake_sleepers();
+}
+
+void Stream::finish_submission(uint64_t ticket) {
+  if (current_schedule() != orScheduleBlocking || running_here()) {
+    schedule();
+    return;
+  }
+  // Not scheduled: this thread claims the stream, or whoever has it now will see the work.
+  if (wait(ticket) != orSuccess) schedule();
+}
+
+void Stream::launch(const orKernel& kernel, const void* args, size_t size, const orObserver* observer) {
+  finish_submission(
+      submit([&](Operation& operation) { operation.set_kernel(kernel, args, size, observer); }));
+}
+
+void Stream::submit_record(const Ref<Record>& record) {
+  uint64_t ticket;
+  if (begin_inline(ticket)) {
+    record->ticket = ticket;
+    record->complete(unreported_failure());
+    end_inline(ticket);
+    return;
+  }
+  submit([&](Operation& operation) { operation.set_record(Operation::Kind::kRecord, record); });
+  schedule();
+}
+
+void Stream::submit_wait(Ref<Record> record) {
+  // A record of this very stream is in front of the wait already.
+  if (record->done() || record->stream.get() == this) return;
+  submit([&](Operation& operation) { operation.set_record(Operation::Kind::kWait, std::move(record)); });
+  schedule();
+}
+
+// ---- Claiming
+// -----------------------------------------------------------------------------------------------
+
+bool Stream::try_claim() {
+  State state = state_.load();
+  if (state != State::kIdle && state != State::kReady) return false;
+  return state_.compare_exchange_strong(state, State::kRunning);
+}
+
+bool Stream::begin_inline(uint64_t& ticket) {
+  if (!try_claim()) return false;
+  uint64_t last = completed_.load(std::memory_order_relaxed);
+  if (submitted_.compare_exchange_strong(last, last + 1)) {
+    ticket = last + 1;
+    return true;
+  }
+  let_go();
+  return false;
+}
+
+void Stream::end_inline(uint64_t ticket) {
+  complete(ticket);
+  let_go();
+}
+
+void Stream::let_go() {
+  state_.store(State::kIdle);
+  if (!queue_.empty()) schedule();
+}
+
+bool Stream::park(Record& record) {
+  {
+    std::lock_guard lock(submit_mutex_);
+    blocked_on_ = Ref<Record>(&record);
+  }
+  state_.store(State::kParked);
+  // From the moment it is on the list the stream is the record's to make ready, and no longer ours.
+  if (record.add_waiter(*this)) return true;
+  state_.store(State::kRunning);
+  return false;
+}
+
+void Stream::unpark() {
+  state_.store(State::kReady);
+  Executor::get().enqueue(*this);
+  if (wake_at_.load() != kNever) wake_sleepers();
+}
+
+// ---- Running
+// ------------------------------------------------------------------------------------------------
+
+void Stream::run_as_worker() {
+  State ready = State::kReady;
+  // A host may have claimed it, run it, and let go.
+  if (state_.compare_exchange_strong(ready, State::kRunning)) run_claimed(kNever, true);
+}
+
+void Stream::run_claimed(uint64_t until, bool as_worker) {
+  int budget = kSlice;
+  while (Operation* operation = queue_.front()) {
+    const Fate fate = operation->fate;
+    if (as_worker && fate.not_before_ns != 0 && now_ns() < fate.not_before_ns) {
+      state_.store(State::kReady);
+      Executor::get().enqueue(*this, fate.not_before_ns);
+      if (wake_at_.load() != kNever) wake_sleepers();
+      return;
+    }
+    if (operation->kind == Operation::Kind::kWait && !operation->record->done() && park(*operation->record)) {
+      return;
+    }
+    execute(*operation);
+    const uint64_t ticket = operation->ticket;
+    queue_.pop();
+    complete(ticket);
+    if (ticket >= until || (as_worker && (--budget == 0 || fate.yields))) break;
+  }
+  let_go();
+}
+
+void Stream::execute(Operation& operation) {
+  switch (operation.kind) {
+    case Operation::Kind::kKernel:
+      execute_kernel(operation);
+      break;
+    case Operation::Kind::kRecord:
+      operation.record->complete(unreported_failure());
+      break;
+    case Operation::Kind::kWait: {
+      Ref<Record> waited;  // let go of outside the lock: it may be the last reference to a stream
+      std::lock_guard lock(submit_mutex_);
+      std::swap(waited, blocked_on_);
+      break;
+    }
+  }
+}
+
+namespace {
+
+orError_t call(const orKernel& kernel, void* args, char* why, size_t why_size) {
+  orError_t result;
+  try {
+    result = kernel.run(args, why, why_size);
+  } catch (...) {
+    std::snprintf(why, why_size, "it threw an exception, which a kernel must not");
+    return orErrorKernelFailed;
+  }
+  if (result != orSuccess && why[0] == '\0') {
+    std::snprintf(why, why_size, "it returned %d without a reason", static_cast<int>(result));
+  }
+  return result;
+}
+
+// Runs a kernel and whatever belongs to it, and reads the clock only for an observer.
+orError_t call_observed(const orKernel& kernel, void* args, const orObserver* observer, char* why,
+                        size_t why_size) {
+  why[0] = '\0';
+  const int64_t start = observer ? now_ns() : 0;
+  const orError_t result = call(kernel, args, why, why_size);
+  const int64_t end = observer ? now_ns() : 0;
+  if (kernel.release) kernel.release(args);
+  if (observer)
+    observer->done(observer->user, start, end, result == orSuccess ? orSuccess : orErrorKernelFailed);
+  return result;
+}
+
+constexpr size_t kWhySize = 512;
+
+}  // namespace
+
+void Stream::execute_kernel(Operation& operation) {
+  const orKernel& kernel = *operation.kernel;
+  const orObserver* observer = operation.observer.done ? &operation.observer : nullptr;
+  if (operation.ticket <= drop_through_.load(std::memory_order_acquire)) [[unlikely]] {
+    if (kernel.release) kernel.release(operation.args);
+    if (observer) {
+      const int64_t now = now_ns();
+      observer->done(observer->user, now, now, orErrorKernelFailed);
+    }
+    return;
+  }
+  char why[kWhySize];
+  const Frame frame(*this);
+  if (call_observed(kernel, operation.args, observer, why, sizeof(why)) != orSuccess) poison(kernel, why);
+}
+
+orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* observer) {
+  char why[kWhySize];
+  uint64_t ticket = 0;
+  const auto fail_with_words = [&] {
+    char words[sizeof(failure_words_)];
+    format_failure(words, sizeof(words), kernel, *this, why);
+    return fail(orErrorKernelFailed, "%s", words);
+  };
+  for (int attempt = 0; !begin_inline(ticket); ++attempt) {
+    if (running_here()) {
+      const orError_t nested = call_observed(kernel, args, observer, why, sizeof(why));
+      return nested == orSuccess ? orSuccess : fail_with_words();
+    }
+    if (const orError_t error = wait(submitted())) return error;
+    // Whoever ran the last operation has it completed but has not let go yet.
+    attempt < kWaitSpins ? pause() : std::this_thread::yield();
+  }
+  if (poisoned()) [[unlikely]] {
+    end_inline(ticket);
+    return take_failure(0);
+  }
+  orError_t result;
+  {
+    const Frame frame(*this);
+    result = call_observed(kernel, args, observer, why, sizeof(why));
+  }
+  end_inline(ticket);
+  return result == orSuccess ? orSuccess : fail_with_words();
+}
+
+void Stream::complete(uint64_t ticket) {
+  completed_.store(ticket);
+  if (wake_at_.load() <= ticket) wake_sleepers();
+}
+
+// ---- Waiting
+// ------------------------------------------------------------------------------------------------
+
+orError_t Stream::wait(uint64_t ticket) {
+  for (int attempt = 0; !finished(ticket); ++attempt) {
+    bool helped = false;
+    if (try_claim()) {
+      helped = !queue_.empty();
+      run_claimed(ticket, false);
+    } else {
+      const Help help = running_here() ? Help::kSelf : help_blocker();
+      if (help == Help::kSelf) {
+        return fail(
+            orErrorNotPermitted,
+            "a kernel cannot wait for stream %llu of device %d, which cannot go on before that kernel "
+            "has returned",
+            static_cast<unsigned long long>(id_), index_);
+      }
+      helped = help == Help::kHelped;
+    }
+    if (helped) {
+      attempt = 0;
+    } else if (attempt < kWaitSpins) {
+      pause();
+    } else {
+      sleep(ticket);
+    }
+  }
+  return orSuccess;
+}
+
+// If the stream is parked, runs the work that it waits for, or that which that waits for in turn.
+Stream::Help Stream::help_blocker() {
+  Ref<Record> record;
+  Stream* blocked = this;
+  while (blocked->state_.load() == State::kParked) {
+    Ref<Record> next;
+    {
+      std::lock_guard lock(blocked->submit_mutex_);
+      next = blocked->blocked_on_;
+    }
+    if (!next || next->done()) return Help::kNothing;
+    record = std::move(next);
+    blocked = record->stream.get();
+    if (blocked->running_here()) return Help::kSelf;
+    if (blocked->try_claim()) {
+      blocked->run_claimed(record->ticket, false);
+      return Help::kHelped;
+    }
+  }
+  return Help::kNothing;
+}
+
+void Stream::sleep(uint64_t ticket) {
+  std::unique_lock lock(sleep_mutex_);
+  wake_at_.store(std::min(wake_at_.load(), ticket));
+  const uint64_t before = wake_count_;
+  const State state = state_.load();
+  const bool claimable = (state == State::kIdle || state == State::kReady) && !queue_.empty();
+  if (finished(ticket) || claimable) return;
+  sleepers_.wait(lock, [&] { return wake_count_ != before; });
+}
+
+void Stream::wake_sleepers() {
+  std::lock_guard lock(sleep_mutex_);
+  wake_at_.store(kNever);  // who is not yet done puts its ticket back
+  ++wake_count_;
+  sleepers_.notify_all();
+}
+
+// ---- Failing
+// ------------------------------------------------------------------------------------------------
+
+void format_failure(char* words, size_t size, const orKernel& kernel, const Stream& stream, const char* why) {
+  std::snprintf(words, size, "kernel '%s' failed on stream %llu of device %d: %s",
+                kernel.name ? kernel.name : "", static_cast<unsigned long long>(stream.id()),
+                stream.device_index(), why);
+}
+
+void Stream::poison(const orKernel& kernel, const char* why) {
+  std::lock_guard lock(failure_mutex_);
+  format_failure(failure_words_, sizeof(failure_words_), kernel, *this, why);
+  ++failure_number_;
+  drop_through_.store(kNever, std::memory_order_release);
+}
+
+uint64_t Stream::unreported_failure() {
+  if (!poisoned()) [[likely]]
+    return 0;
+  std::lock_guard lock(failure_mutex_);
+  return poisoned() ? failure_number_ : 0;
+}
+
+orError_t Stream::take_failure(uint64_t number) {
+  if (!poisoned()) [[likely]]
+    return orSuccess;
+  std::lock_guard lock(failure_mutex_);
+  if (!poisoned() || (number != 0 && number != failure_number_)) return orSuccess;
+  drop_through_.store(submitted_.load(), std::memory_order_release);
+  return fail(orErrorKernelFailed, "%s", failure_words_);
+}
+
+}  // namespace openreg::sim

@@ -1,0 +1,119 @@
+#include "error.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <system_error>
+
+namespace openreg {
+namespace {
+
+struct Entry {
+  orError_t code;
+  const char* name;
+  orErrorClass error_class;
+  const char* text;
+};
+
+#define OR_TABLE_ENTRY(name, number, class_, text) {name, #name, class_, text},
+constexpr Entry kTable[] = {OR_ERRORS(OR_TABLE_ENTRY)};
+#undef OR_TABLE_ENTRY
+
+constexpr Entry kUnknown = {orErrorInvalidValue, "orErrorUnknown", orClassOperationFailed,
+                            "no error has this number"};
+
+const Entry& entry(orError_t code) {
+  for (const Entry& candidate : kTable) {
+    if (candidate.code == code) return candidate;
+  }
+  return kUnknown;
+}
+
+constexpr size_t kWordsSize = 1024;
+
+// No constructor and no destructor, so that it can be used at any moment of a thread's life.
+struct ThreadState {
+  orError_t last;
+  const char* message;  // general text, or `words`
+  char words[kWordsSize];
+  char driver_words[kWordsSize];
+};
+thread_local ThreadState thread_state;
+
+}  // namespace
+
+orError_t fail(orError_t code, const char* format, ...) {
+  ThreadState& state = thread_state;
+  std::va_list values;
+  va_start(values, format);
+  std::vsnprintf(state.words, sizeof(state.words), format, values);
+  va_end(values);
+  state.message = state.words;
+  state.last = code;
+  return code;
+}
+
+orError_t not_ready() {
+  thread_state.message = entry(orErrorNotReady).text;
+  return orErrorNotReady;
+}
+
+void report_from_driver(const char* words) {
+  if (words) std::snprintf(thread_state.driver_words, kWordsSize, "%s", words);
+}
+
+orError_t fail_from_driver(orError_t code) {
+  if (code == orErrorNotReady) return not_ready();
+  ThreadState& state = thread_state;
+  const orError_t result = fail(code, "%s", state.driver_words[0] ? state.driver_words : entry(code).text);
+  state.driver_words[0] = '\0';
+  return result;
+}
+
+orError_t fail_from_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return fail(orErrorOutOfHostMemory, "the host has no memory left for the runtime's own bookkeeping");
+  } catch (const std::system_error& error) {
+    return fail(orErrorSystem, "a call of the operating system failed: %s", error.what());
+  } catch (const std::exception& error) {
+    return fail(orErrorDriver, "the runtime met an exception that it does not know: %s", error.what());
+  } catch (...) {
+    return fail(orErrorDriver, "the runtime met an exception that it does not know");
+  }
+}
+
+}  // namespace openreg
+
+extern "C" {
+
+const char* orGetErrorName(orError_t error) {
+  return openreg::entry(error).name;
+}
+
+const char* orGetErrorString(orError_t error) {
+  return openreg::entry(error).text;
+}
+
+orErrorClass orGetErrorClass(orError_t error) {
+  return openreg::entry(error).error_class;
+}
+
+orError_t orGetLastError(void) {
+  const orError_t last = openreg::thread_state.last;
+  openreg::thread_state.last = orSuccess;
+  return last;
+}
+
+orError_t orPeekAtLastError(void) {
+  return openreg::thread_state.last;
+}
+
+const char* orGetLastErrorMessage(void) {
+  const char* message = openreg::thread_state.message;
+  return message ? message : openreg::entry(orSuccess).text;
+}
+
+}  // extern "C"

@@ -1,0 +1,84 @@
+// The event functions of openreg.h.
+#include "runtime.h"
+#include "trace.h"
+
+using namespace openreg;
+
+extern "C" {
+
+orError_t orEventCreate(orEvent_t* event) {
+  return orEventCreateWithFlags(event, orEventDefault);
+}
+
+orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
+  if (!event) return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
+  if (flags & ~static_cast<unsigned>(orEventDisableTiming)) {
+    return fail(orErrorInvalidValue, "orEventCreateWithFlags: flags is 0x%x; known is only 0x%x", flags,
+                static_cast<unsigned>(orEventDisableTiming));
+  }
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    uint64_t handle;
+    OR_RETURN_IF_ERROR(runtime.create_event(device, flags, handle));
+    *event = as_event(handle);
+    return orSuccess;
+  });
+}
+
+orError_t orEventDestroy(orEvent_t event) {
+  return with_runtime([&](Runtime& runtime) { return runtime.destroy_event(event); });
+}
+
+orError_t orEventRecord(orEvent_t event, orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    EventPin event_pin;
+    StreamPin stream_pin;
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, event_pin));
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
+    if (event_pin->device != stream_pin->device) {
+      return fail(orErrorInvalidValue,
+                  "the event belongs to device %d and the stream to device %d; record it on a stream of its "
+                  "own device, and let the other wait for it",
+                  event_pin->device, stream_pin->device);
+    }
+    return from_driver(runtime.driver().event_record(event_pin->driver, stream_pin->driver));
+  });
+}
+
+orError_t orEventQuery(orEvent_t event) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    EventPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
+    return from_driver(runtime.driver().event_query(pin->driver));
+  });
+}
+
+orError_t orEventSynchronize(orEvent_t event) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    EventPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
+    SynchronizeTrace trace("event synchronize", pin->device, 0);
+    return trace.finish(from_driver(runtime.driver().event_synchronize(pin->driver)));
+  });
+}
+
+orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end) {
+  if (!milliseconds) return fail(orErrorInvalidValue, "orEventElapsedTime: milliseconds is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    EventPin start_pin;
+    EventPin end_pin;
+    OR_RETURN_IF_ERROR(runtime.pin_event(start, start_pin));
+    OR_RETURN_IF_ERROR(runtime.pin_event(end, end_pin));
+    if (!runtime.has_capability(OR_CAP_TIMING)) {
+      return fail(orErrorNotSupported, "the driver '%s' has no events with timing", runtime.driver().name);
+    }
+    if ((start_pin->flags | end_pin->flags) & orEventDisableTiming) {
+      return fail(orErrorInvalidValue, "the %s event was created without timing; create it with flags 0",
+                  start_pin->flags & orEventDisableTiming ? "start" : "end");
+    }
+    return from_driver(runtime.driver().event_elapsed(start_pin->driver, end_pin->driver, milliseconds));
+  });
+}
+
+}  // extern "C"

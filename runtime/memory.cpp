@@ -1,0 +1,248 @@
+// Allocation and pointer functions of openreg.h. Copies are in copy.cpp.
+#include "runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+using namespace openreg;
+
+namespace {
+
+constexpr uint32_t kLargestStruct = 4096;
+
+const char* kind_words(const PointerInfo& info) {
+  if (info.freed) return "device memory that was freed, or never handed out";
+  if (!info.known) return "not memory of this runtime";
+  switch (info.allocation.kind) {
+    case AllocationKind::kDevice:
+      return "device memory";
+    case AllocationKind::kPinned:
+      return "pinned memory from orMallocHost";
+    case AllocationKind::kRegistered:
+      return "host memory given to orHostRegister";
+  }
+  return "";
+}
+
+orError_t refuse_free(const char* function, const char* wants, void* pointer, AllocationKind kind,
+                      const PointerInfo& found) {
+  const Allocation& allocation = found.allocation;
+  if (found.known && allocation.kind == kind) {
+    return fail(orErrorInvalidPointer,
+                "%s: %p is %zu bytes inside an allocation of %zu bytes; pass its begin, %p", function,
+                pointer, reinterpret_cast<uintptr_t>(pointer) - allocation.base, allocation.size,
+                reinterpret_cast<void*>(allocation.base));
+  }
+  return fail(orErrorInvalidPointer, "%s: %p is %s; it takes a live pointer from %s", function, pointer,
+              kind_words(found), wants);
+}
+
+// Memory may be in use by other devices once there were copies between devices.
+orError_t drain(Runtime& runtime, int device) {
+  const orDriver& driver = runtime.driver();
+  auto* wait = driver.device_drain ? driver.device_drain : driver.device_synchronize;
+  if (!runtime.peer_copies.load(std::memory_order_acquire)) return from_driver(wait(device));
+  for (int index = 0; index < runtime.device_count(); ++index) {
+    if (runtime.is_open(index)) OR_RETURN_IF_ERROR(from_driver(wait(index)));
+  }
+  return orSuccess;
+}
+
+orError_t host_alloc(const orDriver& driver, size_t size, void** pointer) {
+  if (driver.host_alloc) return from_driver(driver.host_alloc(size, pointer));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  *pointer = size <= SIZE_MAX - page ? std::aligned_alloc(page, (size + page - 1) / page * page) : nullptr;
+  if (*pointer) return orSuccess;
+  return fail(orErrorOutOfHostMemory, "the host has no %zu bytes left for pinned memory", size);
+}
+
+void host_free(const orDriver& driver, void* pointer, size_t size) {
+  if (driver.host_free) {
+    static_cast<void>(driver.host_free(pointer, size));
+  } else {
+    std::free(pointer);
+  }
+}
+
+// Pinned memory may be in use by any device's streams.
+orError_t drain_all(Runtime& runtime) {
+  const orDriver& driver = runtime.driver();
+  auto* wait = driver.device_drain ? driver.device_drain : driver.device_synchronize;
+  for (int index = 0; index < runtime.device_count(); ++index) {
+    if (runtime.is_open(index)) OR_RETURN_IF_ERROR(from_driver(wait(index)));
+  }
+  return orSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+orError_t orMalloc(void** ptr, size_t size) {
+  if (!ptr) return fail(orErrorInvalidValue, "orMalloc: ptr is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    if (size == 0) {
+      *ptr = nullptr;
+      return orSuccess;
+    }
+    std::shared_lock<std::shared_mutex> open;
+    OR_RETURN_IF_ERROR(runtime.hold_open(device, open));
+    const size_t granularity = runtime.device(device).properties.allocation_granularity;
+    const size_t most = SIZE_MAX / granularity * granularity;
+    const size_t rounded = size > most ? most : (size + granularity - 1) / granularity * granularity;
+    void* memory = nullptr;
+    OR_RETURN_IF_ERROR(from_driver(runtime.driver().memory_alloc(device, rounded, &memory)));
+    const Allocation allocation = {
+        reinterpret_cast<uintptr_t>(memory), size, rounded, AllocationKind::kDevice, device, false};
+    if (!runtime.allocations.insert(allocation)) {
+      static_cast<void>(runtime.driver().memory_free(device, memory, rounded));
+      return fail(orErrorDriver, "the driver gave memory at %p, which is in use", memory);
+    }
+    *ptr = memory;
+    return orSuccess;
+  });
+}
+
+orError_t orFree(void* ptr) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (!ptr) return orSuccess;
+    PointerInfo found;
+    if (!runtime.allocations.claim(ptr, AllocationKind::kDevice, found)) {
+      return refuse_free("orFree", "orMalloc", ptr, AllocationKind::kDevice, found);
+    }
+    const Allocation& allocation = found.allocation;
+    if (const orError_t error = drain(runtime, allocation.device)) {
+      runtime.allocations.restore(allocation);
+      return error;
+    }
+    // The allocation is erased first: once the driver has it back it may hand it out again.
+    std::shared_lock open(runtime.device(allocation.device).state_mutex);
+    if (!runtime.allocations.erase(allocation)) return orSuccess;
+    return from_driver(runtime.driver().memory_free(allocation.device, ptr, allocation.rounded));
+  });
+}
+
+orError_t orMallocHost(void** ptr, size_t size) {
+  if (!ptr) return fail(orErrorInvalidValue, "orMallocHost: ptr is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (size == 0) {
+      *ptr = nullptr;
+      return orSuccess;
+    }
+    runtime.mark_used();
+    void* memory = nullptr;
+    OR_RETURN_IF_ERROR(host_alloc(runtime.driver(), size, &memory));
+    const Allocation allocation = {
+        reinterpret_cast<uintptr_t>(memory), size, size, AllocationKind::kPinned, -1, false};
+    if (!runtime.allocations.insert(allocation)) {
+      host_free(runtime.driver(), memory, size);
+      return fail(orErrorDriver, "the driver gave pinned memory at %p, which is in use", memory);
+    }
+    *ptr = memory;
+    return orSuccess;
+  });
+}
+
+orError_t orFreeHost(void* ptr) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (!ptr) return orSuccess;
+    PointerInfo found;
+    if (!runtime.allocations.claim(ptr, AllocationKind::kPinned, found)) {
+      return refuse_free("orFreeHost", "orMallocHost", ptr, AllocationKind::kPinned, found);
+    }
+    if (const orError_t error = drain_all(runtime)) {
+      runtime.allocations.restore(found.allocation);
+      return error;
+    }
+    static_cast<void>(runtime.allocations.erase(found.allocation));
+    host_free(runtime.driver(), ptr, found.allocation.size);
+    return orSuccess;
+  });
+}
+
+orError_t orHostRegister(void* ptr, size_t size) {
+  if (!ptr) return fail(orErrorInvalidValue, "orHostRegister: ptr is NULL");
+  if (size == 0) return fail(orErrorInvalidValue, "orHostRegister: size is 0");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    const auto base = reinterpret_cast<uintptr_t>(ptr);
+    if (size > UINTPTR_MAX - base) {
+      return fail(orErrorInvalidValue, "orHostRegister: %zu bytes from %p go beyond the address space", size,
+                  ptr);
+    }
+    if (runtime.allocations.find(ptr).freed) {
+      return fail(orErrorInvalidPointer, "orHostRegister: %p is device memory, not host memory", ptr);
+    }
+    runtime.mark_used();
+    const Allocation allocation = {base, size, size, AllocationKind::kRegistered, -1, false};
+    if (runtime.allocations.insert(allocation)) return orSuccess;
+    return fail(orErrorInvalidValue,
+                "orHostRegister: the %zu bytes from %p overlap memory that is pinned or a device's already",
+                size, ptr);
+  });
+}
+
+orError_t orHostUnregister(void* ptr) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    PointerInfo found;
+    if (!runtime.allocations.claim(ptr, AllocationKind::kRegistered, found)) {
+      return refuse_free("orHostUnregister", "orHostRegister", ptr, AllocationKind::kRegistered, found);
+    }
+    if (const orError_t error = drain_all(runtime)) {
+      runtime.allocations.restore(found.allocation);
+      return error;
+    }
+    static_cast<void>(runtime.allocations.erase(found.allocation));
+    return orSuccess;
+  });
+}
+
+orError_t orMemGetInfo(size_t* free, size_t* total) {
+  if (!free || !total) return fail(orErrorInvalidValue, "orMemGetInfo: %s is NULL", free ? "total" : "free");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int index;
+    OR_RETURN_IF_ERROR(runtime.current_device(index));
+    Device& device = runtime.device(index);
+    std::shared_lock lock(device.state_mutex);
+    if (device.state == Device::State::kOpen) {
+      return from_driver(runtime.driver().memory_info(index, free, total));
+    }
+    *free = *total = device.properties.total_memory;  // a device that nobody uses is not opened to say so
+    return orSuccess;
+  });
+}
+
+orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr) {
+  if (!attributes) return fail(orErrorInvalidValue, "orPointerGetAttributes: attributes is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    const uint32_t size = attributes->struct_size;
+    if (size < sizeof(orPointerAttributes) || size > kLargestStruct) {
+      return fail(orErrorInvalidValue,
+                  "orPointerGetAttributes: struct_size is %u; set it to sizeof(orPointerAttributes), %zu",
+                  size, sizeof(orPointerAttributes));
+    }
+    orPointerAttributes answer = {size, orMemoryTypeUnregistered, -1, nullptr, 0, nullptr};
+    const PointerInfo info = runtime.allocations.find(ptr);
+    if (info.known) {
+      const Allocation& allocation = info.allocation;
+      const bool on_device = allocation.kind == AllocationKind::kDevice;
+      answer.type = on_device ? orMemoryTypeDevice : orMemoryTypeHost;
+      answer.device = allocation.device;
+      answer.base = reinterpret_cast<void*>(allocation.base);
+      answer.size = allocation.size;
+      ptrdiff_t offset = 0;
+      if (on_device && runtime.driver().kernel_view_offset) {
+        OR_RETURN_IF_ERROR(from_driver(runtime.driver().kernel_view_offset(allocation.device, &offset)));
+      }
+      if (runtime.has_capability(OR_CAP_HOST_EXECUTABLE)) {
+        answer.kernel_view = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(ptr) + offset);
+      }
+    }
+    *attributes = answer;
+    return orSuccess;
+  });
+}
+
+}  // extern "C"

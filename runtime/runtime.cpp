@@ -1,0 +1,351 @@
+#include "runtime.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+
+extern "C" const orDriver* openreg_sim_driver();
+
+namespace openreg {
+namespace {
+
+constexpr uint8_t kStreamTag = 0x53;
+constexpr uint8_t kEventTag = 0x45;
+
+constexpr orHost kHost = {sizeof(orHost), &report_from_driver};
+
+void let_go(int device) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  if (!runtime) return;
+  std::atomic<int>& alive = runtime->device(device).alive;
+  alive.fetch_sub(1, std::memory_order_acq_rel);
+  alive.notify_all();
+}
+
+void destroy_driver_stream(const StreamInfo& info) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  if (!runtime) return;
+  static_cast<void>(runtime->driver().stream_destroy(info.driver));
+  let_go(info.device);
+}
+
+void destroy_driver_event(const EventInfo& info) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  if (!runtime) return;
+  static_cast<void>(runtime->driver().event_destroy(info.driver));
+  let_go(info.device);
+}
+
+}  // namespace
+
+std::atomic<Runtime::State> Runtime::state_{State::kUnused};
+Runtime* Runtime::instance_ = nullptr;
+std::mutex Runtime::start_mutex_;
+
+int& thread_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+Runtime::Runtime()
+    : streams_(kStreamTag, &destroy_driver_stream), events_(kEventTag, &destroy_driver_event) {}
+
+Runtime* Runtime::enter_slowly(orError_t& error) {
+  State state = state_.load(std::memory_order_acquire);
+  if (state == State::kUnused) {
+    std::lock_guard lock(start_mutex_);
+    if (!instance_) {
+      instance_ = new Runtime;
+      instance_->start();
+    }
+    state = state_.load(std::memory_order_acquire);
+  }
+  if (state == State::kReady) return instance_;
+  if (state == State::kForked) {
+    error = fail(orErrorForked,
+                 "this process was forked after its parent had used the device, which a child cannot use; "
+                 "start child processes with the method 'spawn', or fork before the first use");
+  } else {
+    error = fail(instance_->broken_code_, "%s", instance_->broken_words_);
+  }
+  return nullptr;
+}
+
+void Runtime::start() {
+  const orError_t error = start_driver();
+  if (error != orSuccess) {
+    broken_code_ = error;
+    std::snprintf(broken_words_, sizeof(broken_words_), "%s", orGetLastErrorMessage());
+  }
+  pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
+  state_.store(error == orSuccess ? State::kReady : State::kBroken, std::memory_order_release);
+}
+
+orError_t Runtime::start_driver() {
+  const orDriver& table = *openreg_sim_driver();
+  if (table.version < OR_DRIVER_OLDEST) {
+    return fail(orErrorDriver,
+                "the driver '%s' has version %u, and this runtime needs at least %d: update it", table.name,
+                table.version, OR_DRIVER_OLDEST);
+  }
+  std::memcpy(&driver_, &table, std::min<size_t>(table.struct_size, sizeof(orDriver)));
+  OR_RETURN_IF_ERROR(from_driver(driver_.init(&kHost)));
+  OR_RETURN_IF_ERROR(from_driver(driver_.device_count(&device_count_)));
+  if (device_count_ < 0 || device_count_ > kMaxDevices) {
+    return fail(orErrorDriver, "the driver '%s' says that it has %d devices; 0 to %d are possible",
+                driver_.name, device_count_, kMaxDevices);
+  }
+  devices_ = new Device[static_cast<size_t>(device_count_)];
+  for (int index = 0; index < device_count_; ++index) {
+    devices_[index].properties.struct_size = sizeof(orDeviceProperties);
+    OR_RETURN_IF_ERROR(from_driver(driver_.device_properties(index, &devices_[index].properties)));
+  }
+  return schedule_from_environment();
+}
+
+orError_t Runtime::schedule_from_environment() {
+  orSchedule schedule = orScheduleAsync;
+  if (const char* name = std::getenv("OPENREG_SCHEDULE"); name && *name) {
+    if (!std::strcmp(name, "async")) {
+      schedule = orScheduleAsync;
+    } else if (!std::strcmp(name, "blocking")) {
+      schedule = orScheduleBlocking;
+    } else if (!std::strcmp(name, "adversarial")) {
+      schedule = orScheduleAdversarial;
+    } else {
+      return fail(orErrorInvalidValue, "OPENREG_SCHEDULE is '%s': use async, blocking or adversarial", name);
+    }
+  }
+  uint64_t seed = 0;
+  if (const char* text = std::getenv("OPENREG_SEED"); text && *text) {
+    char* end = nullptr;
+    errno = 0;
+    seed = std::strtoull(text, &end, 10);
+    if (*end || errno || *text < '0' || *text > '9') {
+      return fail(orErrorInvalidValue, "OPENREG_SEED is '%s': use a number from 0 to 18446744073709551615",
+                  text);
+    }
+  }
+  if (schedule == orScheduleAsync && seed == 0) return orSuccess;
+  return set_schedule(schedule, seed);
+}
+
+orError_t Runtime::set_schedule(orSchedule schedule, uint64_t seed) {
+  std::lock_guard lock(schedule_mutex_);
+  if (driver_.set_schedule) {
+    OR_RETURN_IF_ERROR(from_driver(driver_.set_schedule(schedule, seed)));
+  } else if (schedule != orScheduleAsync) {
+    return fail(orErrorNotSupported, "the driver '%s' has only the schedule async", driver_.name);
+  }
+  schedule_ = schedule;
+  seed_ = seed;
+  return orSuccess;
+}
+
+void Runtime::schedule(orSchedule& schedule, uint64_t& seed) {
+  std::lock_guard lock(schedule_mutex_);
+  schedule = schedule_;
+  seed = seed_;
+}
+
+// Nothing but the start is guarded against a fork in its middle: after the first use the child is refused
+// anyway, and the refusal takes no lock.
+void Runtime::before_fork() {
+  start_mutex_.lock();
+}
+
+void Runtime::after_fork_in_parent() {
+  start_mutex_.unlock();
+}
+
+void Runtime::after_fork_in_child() {
+  if (instance_->used_.load(std::memory_order_relaxed)) {
+    state_.store(State::kForked, std::memory_order_release);
+  }
+  start_mutex_.unlock();
+}
+
+orError_t Runtime::check_device(int index) const {
+  if (index >= 0 && index < device_count_) return orSuccess;
+  if (device_count_ == 0) {
+    return fail(orErrorInvalidDevice,
+                "device index %d is out of range: there are no devices; set OPENREG_DEVICE_COUNT for more",
+                index);
+  }
+  return fail(orErrorInvalidDevice,
+              "device index %d is out of range: there are %d devices (0 to %d); set OPENREG_DEVICE_COUNT for "
+              "more",
+              index, device_count_, device_count_ - 1);
+}
+
+orError_t Runtime::current_device(int& index) const {
+  index = thread_device();
+  return check_device(index);
+}
+
+orError_t Runtime::open_locked(int index) {
+  Device& device = devices_[index];
+  if (device.state == Device::State::kOpen) return orSuccess;
+  if (device.state == Device::State::kClosing) {
+    return fail(orErrorNotPermitted, "device %d is being reset by another thread", index);
+  }
+  mark_used();
+  OR_RETURN_IF_ERROR(from_driver(driver_.device_open(index)));
+  uint64_t handle = 0;
+  const int priority = device.properties.least_priority;
+  if (const orError_t error = make_stream(index, priority, 0, handle)) {
+    static_cast<void>(driver_.device_close(index));
+    return error;
+  }
+  device.state = Device::State::kOpen;
+  device.default_stream.store(handle, std::memory_order_release);
+  return orSuccess;
+}
+
+orError_t Runtime::hold_open(int index, std::shared_lock<std::shared_mutex>& lock) {
+  Device& device = devices_[index];
+  for (;;) {
+    lock = std::shared_lock(device.state_mutex);
+    if (device.state == Device::State::kOpen) return orSuccess;
+    lock.unlock();
+    std::unique_lock exclusive(device.state_mutex);
+    OR_RETURN_IF_ERROR(open_locked(index));
+  }
+}
+
+bool Runtime::is_open(int index) {
+  return devices_[index].default_stream.load(std::memory_order_acquire) != 0;
+}
+
+orError_t Runtime::reset(int index) {
+  Device& device = devices_[index];
+  if (!is_open(index)) return orSuccess;
+  // Failures go with the streams; anything else, as a reset from inside a kernel, stops here.
+  orError_t error;
+  while ((error = driver_.device_synchronize(index)) == orErrorKernelFailed) {
+  }
+  OR_RETURN_IF_ERROR(from_driver(error));
+  {
+    std::unique_lock lock(device.state_mutex);
+    if (device.state == Device::State::kClosing) {
+      return fail(orErrorNotPermitted, "device %d is being reset by another thread", index);
+    }
+    if (device.state == Device::State::kClosed) return orSuccess;
+    device.state = Device::State::kClosing;
+    device.default_stream.store(0, std::memory_order_release);
+    streams_.for_each([&](const StreamPin& pin) {
+      if (pin->device == index) streams_.kill(pin);
+    });
+    events_.for_each([&](const EventPin& pin) {
+      if (pin->device == index) events_.kill(pin);
+    });
+  }
+  for (int left; (left = device.alive.load(std::memory_order_acquire)) != 0;) device.alive.wait(left);
+  while (driver_.device_synchronize(index) == orErrorKernelFailed) {
+  }
+
+  std::unique_lock lock(device.state_mutex);
+  for (const Allocation& allocation : allocations.erase_device(index)) {
+    static_cast<void>(
+        driver_.memory_free(index, reinterpret_cast<void*>(allocation.base), allocation.rounded));
+  }
+  error = driver_.device_close(index);
+  device.state = Device::State::kClosed;
+  return from_driver(error);
+}
+
+orError_t Runtime::pin_default_stream(int index, StreamPin& pin) {
+  Device& device = devices_[index];
+  for (;;) {
+    const uint64_t handle = device.default_stream.load(std::memory_order_acquire);
+    if (handle && (pin = streams_.pin(handle))) return orSuccess;
+    std::unique_lock lock(device.state_mutex);
+    OR_RETURN_IF_ERROR(open_locked(index));
+  }
+}
+
+orError_t Runtime::pin_stream(orStream_t handle, StreamPin& pin) {
+  if (!handle) {
+    int index;
+    OR_RETURN_IF_ERROR(current_device(index));
+    return pin_default_stream(index, pin);
+  }
+  pin = streams_.pin(reinterpret_cast<uint64_t>(handle));
+  if (pin) [[likely]]
+    return orSuccess;
+  return fail(orErrorInvalidHandle, "%p is not a stream, or one that was destroyed",
+              reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::pin_event(orEvent_t handle, EventPin& pin) {
+  pin = events_.pin(reinterpret_cast<uint64_t>(handle));
+  if (pin) return orSuccess;
+  return fail(orErrorInvalidHandle, "%p is not an event, or one that was destroyed",
+              reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::make_stream(int index, int priority, uint64_t id, uint64_t& handle) {
+  Device& device = devices_[index];
+  StreamInfo info{nullptr, index, priority, id};
+  OR_RETURN_IF_ERROR(from_driver(driver_.stream_create(index, priority, id, &info.driver)));
+  handle = streams_.insert(info);
+  if (!handle) {
+    static_cast<void>(driver_.stream_destroy(info.driver));
+    return fail(orErrorOutOfHostMemory, "there are too many live streams; destroy some");
+  }
+  device.alive.fetch_add(1, std::memory_order_relaxed);
+  return orSuccess;
+}
+
+orError_t Runtime::create_stream(int index, int priority, uint64_t& handle) {
+  const orDeviceProperties& properties = devices_[index].properties;
+  priority = std::clamp(priority, properties.greatest_priority, properties.least_priority);
+  std::shared_lock<std::shared_mutex> open;
+  OR_RETURN_IF_ERROR(hold_open(index, open));
+  return make_stream(index, priority, next_stream_id_.fetch_add(1, std::memory_order_relaxed), handle);
+}
+
+orError_t Runtime::create_event(int index, unsigned flags, uint64_t& handle) {
+  std::shared_lock<std::shared_mutex> open;
+  OR_RETURN_IF_ERROR(hold_open(index, open));
+  EventInfo info{nullptr, index, flags};
+  OR_RETURN_IF_ERROR(from_driver(driver_.event_create(index, flags, &info.driver)));
+  handle = events_.insert(info);
+  if (!handle) {
+    static_cast<void>(driver_.event_destroy(info.driver));
+    return fail(orErrorOutOfHostMemory, "there are too many live events; destroy some");
+  }
+  devices_[index].alive.fetch_add(1, std::memory_order_relaxed);
+  return orSuccess;
+}
+
+orError_t Runtime::destroy_stream(orStream_t handle) {
+  if (!handle) {
+    return fail(orErrorNotPermitted, "the default stream (NULL) lives as long as its device");
+  }
+  StreamPin pin;
+  OR_RETURN_IF_ERROR(pin_stream(handle, pin));
+  if (pin->id == 0) {
+    return fail(orErrorNotPermitted, "%p is the default stream of device %d and lives as long as the device",
+                reinterpret_cast<void*>(handle), pin->device);
+  }
+  if (streams_.kill(pin)) return orSuccess;
+  return fail(orErrorInvalidHandle, "the stream %p was destroyed by another thread",
+              reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::destroy_event(orEvent_t handle) {
+  EventPin pin;
+  OR_RETURN_IF_ERROR(pin_event(handle, pin));
+  if (events_.kill(pin)) return orSuccess;
+  return fail(orErrorInvalidHandle, "the event %p was destroyed by another thread",
+              reinterpret_cast<void*>(handle));
+}
+
+}  // namespace openreg

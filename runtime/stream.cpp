@@ -1,0 +1,220 @@
+// The stream functions of openreg.h.
+#include "run.h"
+#include "runtime.h"
+#include "trace.h"
+
+#include <utility>
+
+using namespace openreg;
+
+namespace {
+
+orError_t check_kernel(const char* function, const orKernel* kernel) {
+  if (!kernel) return fail(orErrorInvalidValue, "%s: kernel is NULL", function);
+  if (!kernel->run) {
+    return fail(orErrorInvalidValue, "%s: kernel '%s' has no function to run", function,
+                kernel->name ? kernel->name : "");
+  }
+  return orSuccess;
+}
+
+orError_t launch(Runtime& runtime, const StreamPin& stream, orTraceKind kind, const orKernel& kernel,
+                 const void* args, size_t args_size) {
+  TracedWork* work = TracedWork::begin(kind, kernel.name, stream->device, stream->id);
+  if (!work) [[likely]] {
+    return from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, nullptr));
+  }
+  const orObserver observer = work->observer();
+  const orError_t error =
+      from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, &observer));
+  if (error) work->refused(error);
+  return error;
+}
+
+// A driver that cannot run at once is given a kernel that carries the address of the block instead of a copy.
+struct Borrowed {
+  const orKernel* kernel;
+  void* args;
+};
+
+orError_t run_borrowed(void* args, char* why, size_t why_size) {
+  const auto& borrowed = *static_cast<const Borrowed*>(args);
+  return borrowed.kernel->run(borrowed.args, why, why_size);
+}
+
+void release_borrowed(void* args) {
+  const auto& borrowed = *static_cast<const Borrowed*>(args);
+  if (borrowed.kernel->release) borrowed.kernel->release(borrowed.args);
+}
+
+orError_t driver_run(const orDriver& driver, orDriverStream* stream, const orKernel& kernel, void* args,
+                     const orObserver* observer) {
+  if (driver.stream_run) return from_driver(driver.stream_run(stream, &kernel, args, observer));
+  OR_RETURN_IF_ERROR(from_driver(driver.stream_synchronize(stream)));
+  const orKernel wrapper = {kernel.name, &run_borrowed, &release_borrowed};
+  const Borrowed borrowed = {&kernel, args};
+  OR_RETURN_IF_ERROR(
+      from_driver(driver.stream_launch(stream, &wrapper, &borrowed, sizeof(borrowed), observer)));
+  return from_driver(driver.stream_synchronize(stream));
+}
+
+// The same error can come from this kernel, which the observer was told of, or from earlier work instead of
+// it, when nobody was: the work that is still here tells which.
+void run_done(void* slot, int64_t start_ns, int64_t end_ns, orError_t result) {
+  auto& work = *static_cast<TracedWork**>(slot);
+  TracedWork::done(std::exchange(work, nullptr), start_ns, end_ns, result);
+}
+
+struct HostCall {
+  orHostFunction function;
+  void* user;
+};
+
+orError_t run_host_call(void* args, char*, size_t) {
+  const auto& call = *static_cast<const HostCall*>(args);
+  call.function(call.user);
+  return orSuccess;
+}
+
+constexpr orKernel kHostCall = {"host function", &run_host_call, nullptr};
+
+}  // namespace
+
+orError_t openreg::run_now(Runtime& runtime, const StreamInfo& stream, const orKernel& kernel, void* args,
+                           TracedWork* work) {
+  if (!work) [[likely]]
+    return driver_run(runtime.driver(), stream.driver, kernel, args, nullptr);
+  const orObserver observer = {&run_done, &work};
+  const orError_t error = driver_run(runtime.driver(), stream.driver, kernel, args, &observer);
+  if (work) work->refused(error);
+  return error;
+}
+
+extern "C" {
+
+orError_t orStreamGetDefault(orStream_t* stream) {
+  if (!stream) return fail(orErrorInvalidValue, "orStreamGetDefault: stream is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    std::shared_lock<std::shared_mutex> open;
+    OR_RETURN_IF_ERROR(runtime.hold_open(device, open));
+    *stream = as_stream(runtime.device(device).default_stream.load(std::memory_order_acquire));
+    return orSuccess;
+  });
+}
+
+orError_t orStreamCreate(orStream_t* stream) {
+  // Beyond every range, and so clamped to the least urgent.
+  return orStreamCreateWithPriority(stream, INT32_MAX);
+}
+
+orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
+  if (!stream) return fail(orErrorInvalidValue, "orStreamCreate: stream is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    uint64_t handle;
+    OR_RETURN_IF_ERROR(runtime.create_stream(device, priority, handle));
+    *stream = as_stream(handle);
+    return orSuccess;
+  });
+}
+
+orError_t orStreamDestroy(orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) { return runtime.destroy_stream(stream); });
+}
+
+orError_t orStreamQuery(orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    return from_driver(runtime.driver().stream_query(pin->driver));
+  });
+}
+
+orError_t orStreamSynchronize(orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    SynchronizeTrace trace("stream synchronize", pin->device, pin->id);
+    return trace.finish(from_driver(runtime.driver().stream_synchronize(pin->driver)));
+  });
+}
+
+orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin stream_pin;
+    EventPin event_pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, event_pin));
+    return from_driver(runtime.driver().stream_wait_event(stream_pin->driver, event_pin->driver));
+  });
+}
+
+orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* user) {
+  if (!function) return fail(orErrorInvalidValue, "orLaunchHostFunc: function is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    const HostCall call = {function, user};
+    return launch(runtime, pin, orTraceHostFunc, kHostCall, &call, sizeof(call));
+  });
+}
+
+orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* args, size_t args_size) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    OR_RETURN_IF_ERROR(check_kernel("orLaunchKernel", kernel));
+    if (!args && args_size) {
+      return fail(orErrorInvalidValue, "orLaunchKernel: args is NULL but args_size is %zu", args_size);
+    }
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    return launch(runtime, pin, orTraceKernel, *kernel, args, args_size);
+  });
+}
+
+orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    OR_RETURN_IF_ERROR(check_kernel("orRunKernel", kernel));
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    TracedWork* work = TracedWork::begin(orTraceKernel, kernel->name, pin->device, pin->id);
+    return run_now(runtime, *pin, *kernel, args, work);
+  });
+}
+
+orError_t orStreamGetDevice(orStream_t stream, int* device) {
+  if (!device) return fail(orErrorInvalidValue, "orStreamGetDevice: device is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (!stream) return runtime.current_device(*device);
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    *device = pin->device;
+    return orSuccess;
+  });
+}
+
+orError_t orStreamGetPriority(orStream_t stream, int* priority) {
+  if (!priority) return fail(orErrorInvalidValue, "orStreamGetPriority: priority is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    *priority = pin->priority;
+    return orSuccess;
+  });
+}
+
+orError_t orStreamGetId(orStream_t stream, uint64_t* id) {
+  if (!id) return fail(orErrorInvalidValue, "orStreamGetId: id is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    *id = 0;
+    if (!stream) return orSuccess;
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    *id = pin->id;
+    return orSuccess;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,108 @@
+#include "trace.h"
+
+#include "error.h"
+#include "runtime.h"
+
+#include <chrono>
+#include <mutex>
+
+namespace openreg {
+
+std::atomic<const TraceSubscriber*> trace_subscriber{nullptr};
+
+namespace {
+
+std::mutex subscribe_mutex;  // guards the list and changes of trace_subscriber
+TraceSubscriber* all_subscribers = nullptr;
+std::atomic<uint64_t> next_correlation{1};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+const TraceSubscriber* find_or_add(orTraceCallback callback, void* user) {
+  for (TraceSubscriber* known = all_subscribers; known; known = known->next) {
+    if (known->callback == callback && known->user == user) return known;
+  }
+  all_subscribers = new TraceSubscriber{callback, user, all_subscribers};
+  return all_subscribers;
+}
+
+}  // namespace
+
+TracedWork::TracedWork(const TraceSubscriber& subscriber, orTraceKind kind, const char* name, int device,
+                       uint64_t stream, size_t size, orMemcpyKind copy_kind)
+    : subscriber_(subscriber),
+      record_{sizeof(orTraceRecord),
+              kind,
+              orTraceLaunched,
+              name ? name : "",
+              device,
+              stream,
+              next_correlation.fetch_add(1, std::memory_order_relaxed),
+              0,
+              0,
+              size,
+              copy_kind,
+              orSuccess} {
+  subscriber_.callback(&record_, subscriber_.user);
+}
+
+void TracedWork::done(void* work, int64_t start_ns, int64_t end_ns, orError_t result) {
+  auto* self = static_cast<TracedWork*>(work);
+  self->record_.phase = orTraceFinished;
+  self->record_.start_ns = start_ns;
+  self->record_.end_ns = end_ns;
+  self->record_.result = result;
+  self->subscriber_.callback(&self->record_, self->subscriber_.user);
+  delete self;
+}
+
+void TracedWork::refused(orError_t error) {
+  const int64_t now = now_ns();
+  done(this, now, now, error);
+}
+
+SynchronizeTrace::SynchronizeTrace(const char* name, int device, uint64_t stream)
+    : work_(TracedWork::begin(orTraceSynchronize, name, device, stream)) {
+  if (work_) start_ns_ = now_ns();
+}
+
+orError_t SynchronizeTrace::finish(orError_t result) {
+  if (work_) TracedWork::done(work_, start_ns_, now_ns(), result);
+  return result;
+}
+
+}  // namespace openreg
+
+using namespace openreg;
+
+extern "C" {
+
+orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
+  if (!callback) return fail(orErrorInvalidValue, "orTraceSubscribe: callback is NULL");
+  return with_runtime([&](Runtime&) -> orError_t {
+    std::lock_guard lock(subscribe_mutex);
+    if (trace_subscriber.load(std::memory_order_relaxed)) {
+      return fail(orErrorNotPermitted,
+                  "there is a trace subscriber already; only one is possible, call orTraceUnsubscribe first");
+    }
+    trace_subscriber.store(find_or_add(callback, user), std::memory_order_release);
+    return orSuccess;
+  });
+}
+
+orError_t orTraceUnsubscribe(void) {
+  return with_runtime([&](Runtime&) -> orError_t {
+    std::lock_guard lock(subscribe_mutex);
+    if (!trace_subscriber.load(std::memory_order_relaxed)) {
+      return fail(orErrorNotPermitted, "there is no trace subscriber to unsubscribe");
+    }
+    trace_subscriber.store(nullptr, std::memory_order_release);
+    return orSuccess;
+  });
+}
+
+}  // extern "C"
