@@ -1,0 +1,25 @@
+#include "common/check.h"
+
+#include <string>
+#include <string_view>
+
+namespace openreg {
+
+void raise(orError_t error, const char* call, c10::SourceLocation where) {
+  const std::string_view text(call);
+  std::string message = orGetLastErrorMessage();
+  message += " (";
+  message += orGetErrorName(error);
+  message += " from ";
+  message += text.substr(0, text.find('('));
+  message += ")";
+  if (orGetErrorClass(error) == orClassOutOfMemory) {
+    throw c10::OutOfMemoryError(where, std::move(message));
+  }
+  if (error == orErrorForked) {
+    throw c10::Error(where, std::move(message));
+  }
+  throw c10::AcceleratorError(where, static_cast<int32_t>(error), std::move(message));
+}
+
+}  // namespace openreg

@@ -1,0 +1,27 @@
+// Turns the runtime's answers into C++ exceptions with the runtime's words.
+//
+//   OR_CHECK(orSetDevice(7));
+//   -> torch.AcceleratorError: device index 7 is out of range ... (orErrorInvalidDevice from orSetDevice)
+#pragma once
+
+#include "common/export.h"
+
+#include <c10/util/Exception.h>
+#include <openreg/openreg.h>
+
+namespace openreg {
+
+// Throws what the code's class asks for: OutOfMemoryError for memory, AcceleratorError for the rest, and a
+// plain RuntimeError where the process and not the device is at fault (fork). `call` is the text of the
+// failed call.
+[[noreturn]] OPENREG_EXPORT void raise(orError_t error, const char* call, c10::SourceLocation where);
+
+}  // namespace openreg
+
+#define OR_CHECK(call)                                                                           \
+  do {                                                                                           \
+    const orError_t or_error_ = (call);                                                          \
+    if (C10_UNLIKELY(or_error_ != orSuccess)) {                                                  \
+      ::openreg::raise(or_error_, #call, {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}); \
+    }                                                                                            \
+  } while (false)

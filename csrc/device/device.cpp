@@ -1,0 +1,80 @@
+#include "device/device.h"
+
+#include "common/check.h"
+
+namespace openreg {
+
+c10::DeviceIndex device_count() noexcept {
+  int count = 0;
+  return orGetDeviceCount(&count) == orSuccess ? static_cast<c10::DeviceIndex>(count) : 0;
+}
+
+c10::DeviceIndex device_count_ensure_non_zero() {
+  int count = 0;
+  OR_CHECK(orGetDeviceCount(&count));
+  TORCH_CHECK(count > 0, "there is no ", OR_DEVICE_NAME,
+              " device: OPENREG_DEVICE_COUNT is 0; unset it or set it to the number of devices to simulate");
+  return static_cast<c10::DeviceIndex>(count);
+}
+
+c10::DeviceIndex current_device() {
+  int index = 0;
+  OR_CHECK(orGetDevice(&index));
+  return static_cast<c10::DeviceIndex>(index);
+}
+
+void set_device(c10::DeviceIndex index) {
+  OR_CHECK(orSetDevice(index));
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex before = current_device();
+  if (before != index) {
+    set_device(index);
+  }
+  return before;
+}
+
+c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index) {
+  return index < 0 ? current_device() : exchange_device(index);
+}
+
+c10::DeviceIndex resolve(c10::Device device) {
+  TORCH_CHECK_VALUE(device.type() == kDevice, "expected a device of type ", OR_DEVICE_NAME, ", got ",
+                    device.str());
+  if (!device.has_index()) {
+    return current_device();
+  }
+  device_properties(device.index());
+  return device.index();
+}
+
+orDeviceProperties device_properties(c10::DeviceIndex index) {
+  orDeviceProperties properties{};
+  properties.struct_size = sizeof(properties);
+  OR_CHECK(orGetDeviceProperties(&properties, index));
+  return properties;
+}
+
+void synchronize_device(c10::DeviceIndex index) {
+  if (!device_is_open(index)) {
+    return;
+  }
+  DeviceScope scope(index);
+  OR_CHECK(orDeviceSynchronize());
+}
+
+bool device_is_open(c10::DeviceIndex index) {
+  int open = 0;
+  OR_CHECK(orDeviceIsOpen(&open, index));
+  return open != 0;
+}
+
+DeviceScope::~DeviceScope() {
+  if (before_ != now_) {
+    // The index was valid when it was read, so this cannot fail.
+    (void)!orSetDevice(before_);
+  }
+}
+
+}  // namespace openreg

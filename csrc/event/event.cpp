@@ -1,0 +1,71 @@
+#include "event/event.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "stream/stream.h"
+
+namespace openreg {
+namespace {
+
+orEvent_t handle(void* event) {
+  return static_cast<orEvent_t>(event);
+}
+
+unsigned flags_for(c10::EventFlag flag) {
+  return flag == c10::EventFlag::BACKEND_DEFAULT ? orEventDefault : orEventDisableTiming;
+}
+
+}  // namespace
+
+void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_device, c10::EventFlag flag) {
+  TORCH_CHECK(event_device == -1 || event_device == stream.device_index(), "an event of device ",
+              static_cast<int>(event_device), " cannot be recorded on a stream of device ",
+              static_cast<int>(stream.device_index()), "; make one event for each device");
+  if (*event == nullptr) {
+    DeviceScope scope(stream.device_index());
+    orEvent_t made = nullptr;
+    OR_CHECK(orEventCreateWithFlags(&made, flags_for(flag)));
+    *event = made;
+  }
+  OR_CHECK(orEventRecord(handle(*event), stream_handle(stream)));
+}
+
+void block_on_event(void* event, c10::Stream stream) {
+  if (event != nullptr) {
+    OR_CHECK(orStreamWaitEvent(stream_handle(stream), handle(event)));
+  }
+}
+
+bool query_event(void* event) {
+  if (event == nullptr) {
+    return true;
+  }
+  const orError_t answer = orEventQuery(handle(event));
+  if (answer == orErrorNotReady) {
+    return false;
+  }
+  OR_CHECK(answer);
+  return true;
+}
+
+void synchronize_event(void* event) {
+  if (event != nullptr) {
+    OR_CHECK(orEventSynchronize(handle(event)));
+  }
+}
+
+double elapsed_time(void* start, void* end) {
+  TORCH_CHECK_VALUE(start != nullptr && end != nullptr,
+                    "both events must be recorded before the elapsed time between them can be asked for");
+  float milliseconds = 0;
+  OR_CHECK(orEventElapsedTime(&milliseconds, handle(start), handle(end)));
+  return milliseconds;
+}
+
+void destroy_event(void* event) noexcept {
+  if (event != nullptr) {
+    (void)!orEventDestroy(handle(event));
+  }
+}
+
+}  // namespace openreg

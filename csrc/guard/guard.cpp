@@ -1,0 +1,73 @@
+// How PyTorch switches devices and streams without knowing whose they are: one table of virtual functions per
+// device type. torch.Stream, torch.Event, torch.accelerator and every c10::DeviceGuard end here.
+#include "common/check.h"
+#include "device/device.h"
+#include "event/event.h"
+#include "memory/device_allocator.h"
+#include "stream/stream.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace openreg {
+namespace {
+
+c10::Device device_at(c10::DeviceIndex index) {
+  return c10::Device(kDevice, index);
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kDevice; }
+
+  // ---- Devices
+
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return device_at(exchange_device(resolve(device)));
+  }
+  c10::Device getDevice() const override { return device_at(current_device()); }
+  void setDevice(c10::Device device) const override { set_device(resolve(device)); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { (void)!orSetDevice(device.index()); }
+  c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
+  void synchronizeDevice(const c10::DeviceIndex index) const override { synchronize_device(index); }
+  // Every dtype: kernels are the host's, and the host has them all.
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    resolve(device);
+    return {};
+  }
+
+  // ---- Streams
+
+  c10::Stream getStream(c10::Device device) const override { return current_stream(resolve(device)); }
+  c10::Stream getDefaultStream(c10::Device device) const override { return default_stream(resolve(device)); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override {
+    return stream_from_pool(resolve(device), urgent ? -1 : 0);
+  }
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    return stream_from_pool(resolve(device), priority);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return stream_handle(stream); }
+  bool queryStream(const c10::Stream& stream) const override { return query_stream(stream); }
+  void synchronizeStream(const c10::Stream& stream) const override { synchronize_stream(stream); }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    device_allocator().recordStream(data, stream);
+  }
+
+  // ---- Events
+
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
+              const c10::EventFlag flag) const override {
+    record_event(event, stream, device, flag);
+  }
+  void block(void* event, const c10::Stream& stream) const override { block_on_event(event, stream); }
+  bool queryEvent(void* event) const override { return query_event(event); }
+  void synchronizeEvent(void* event) const override { synchronize_event(event); }
+  double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
+    return elapsed_time(start, end);
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { destroy_event(event); }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+}  // namespace
+}  // namespace openreg

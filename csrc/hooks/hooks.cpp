@@ -1,0 +1,50 @@
+// What the rest of PyTorch asks about the device when it has no tensor in its hands: is it there, is this
+// pointer pinned, grow this storage. Registered once, when the library is loaded.
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/host_allocator.h"
+#include "storage/resize.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+namespace openreg {
+namespace {
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
+  void init() const override { device_count_ensure_non_zero(); }
+  bool hasPrimaryContext(c10::DeviceIndex device) const override { return device_is_open(device); }
+
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
+  void setCurrentDevice(c10::DeviceIndex device) const override { set_device(device); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override { return exchange_device(device); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
+    return maybe_exchange_device(device);
+  }
+
+  c10::Device getDeviceFromPtr(void* data) const override {
+    orPointerAttributes attributes{};
+    attributes.struct_size = sizeof(attributes);
+    OR_CHECK(orPointerGetAttributes(&attributes, data));
+    TORCH_CHECK(attributes.type == orMemoryTypeDevice, "the pointer ", data, " is not ", OR_DEVICE_NAME,
+                " memory");
+    return c10::Device(kDevice, static_cast<c10::DeviceIndex>(attributes.device));
+  }
+
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return &host_allocator(); }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage.unsafeGetStorageImpl(), bytes);
+  }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  return true;
+}();
+
+}  // namespace
+}  // namespace openreg

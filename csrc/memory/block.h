@@ -1,0 +1,34 @@
+// One piece of device memory: handed out, cached or free.
+//
+// Note [Aliases]
+// The simulated device's kernels are PyTorch's own CPU kernels. They run on aliases: CPU tensors whose
+// storage is the kernel view of the same memory. A block keeps the CPU storage for that from one use to the
+// next, so making an alias is a pointer copy. The alias does not own the memory: work that is still to run
+// does not keep it alive.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/Stream.h>
+#include <c10/util/SmallVector.h>
+
+namespace openreg {
+
+struct Block {
+  void* ptr = nullptr;  // as tensors carry it: out of the host's reach
+  size_t size = 0;
+  size_t requested = 0;
+  c10::DeviceIndex device = 0;
+  c10::StreamId stream = 0;  // the stream that may reuse it at once
+  bool small = false;        // of a segment for small blocks
+  bool free = false;         // in the tree of free blocks, where neighbours merge
+  Block* before = nullptr;   // neighbours in the segment
+  Block* after = nullptr;
+  Block* next_cached = nullptr;
+  c10::intrusive_ptr<c10::StorageImpl> alias;
+  c10::SmallVector<c10::StreamId, 1> used_by;  // other streams, from record_stream
+
+  bool is_whole_segment() const { return before == nullptr && after == nullptr; }
+};
+
+}  // namespace openreg

@@ -1,0 +1,128 @@
+#include "memory/device_allocator.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/kernel_view.h"
+#include "memory/pool.h"
+#include "stream/stream.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+// Leaked: tensors may be freed after static destructors have run.
+Pool& pool_of(c10::DeviceIndex device) {
+  static auto* pools = [] {
+    auto* made = new std::vector<std::unique_ptr<Pool>>();
+    for (int i = 0; i < kMaxDevices; ++i) {
+      made->push_back(std::make_unique<Pool>(static_cast<c10::DeviceIndex>(i)));
+    }
+    return made;
+  }();
+  return *(*pools)[static_cast<size_t>(device)];
+}
+
+}  // namespace
+
+DeviceAllocator& device_allocator() {
+  static auto* allocator = new DeviceAllocator;
+  return *allocator;
+}
+
+void free_block(void* context) {
+  auto* block = static_cast<Block*>(context);
+  pool_of(block->device).free(block);
+}
+
+void refresh_alias(Block* block, size_t bytes) {
+  // An alias that somebody still holds belongs to an earlier use of the block and keeps that use's length.
+  if (C10_LIKELY(block->alias && block->alias.use_count() == 1)) {
+    block->alias->set_nbytes(bytes);
+  } else {
+    block->alias = make_alias_storage(block->ptr, bytes);
+  }
+}
+
+Block* DeviceAllocator::allocate_block(c10::DeviceIndex device, size_t bytes) {
+  return pool_of(device).allocate(bytes, current_stream(device).id());
+}
+
+c10::DataPtr DeviceAllocator::allocate(size_t bytes) {
+  const c10::DeviceIndex index = current_device();
+  const c10::Device device(kDevice, index);
+  if (bytes == 0) {
+    return {nullptr, device};
+  }
+  Block* block = allocate_block(index, bytes);
+  refresh_alias(block, bytes);
+  return {block->ptr, block, &free_block, device};
+}
+
+bool DeviceAllocator::initialized() {
+  return true;
+}
+
+void DeviceAllocator::emptyCache(c10::MempoolId_t) {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (device_is_open(device)) {
+      pool_of(device).empty_cache();
+    }
+  }
+}
+
+void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream) {
+  if (Block* block = block_of(data)) {
+    pool_of(block->device).record_stream(block, stream.id());
+  }
+}
+
+c10::CachingDeviceAllocator::DeviceStats DeviceAllocator::getDeviceStats(c10::DeviceIndex device) {
+  return pool_of(device).stats();
+}
+
+void DeviceAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
+  pool_of(device).reset_accumulated_stats();
+}
+
+void DeviceAllocator::resetPeakStats(c10::DeviceIndex device) {
+  pool_of(device).reset_peak_stats();
+}
+
+std::pair<size_t, size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device) {
+  DeviceScope scope(device);
+  size_t free = 0;
+  size_t total = 0;
+  OR_CHECK(orMemGetInfo(&free, &total));
+  return {free, total};
+}
+
+bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
+  return data.get_context() == nullptr || block_of(data) != nullptr;
+}
+
+void DeviceAllocator::copy_data(void* dst, const void* src, size_t bytes) const {
+  OR_CHECK(orMemcpyAsync(dst, src, bytes, orMemcpyDeviceToDevice, current_stream_handle(current_device())));
+}
+
+namespace {
+
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  device_allocator().recordStream(self.storage().data_ptr(), stream);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("record_stream", record_stream);
+}
+
+}  // namespace
+
+static c10::AllocatorRegisterer<kDevice> register_allocator(&device_allocator());
+
+}  // namespace openreg

@@ -1,0 +1,62 @@
+#include "memory/host_allocator.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "stream/stream.h"
+
+#include <c10/core/Event.h>
+
+#include <cstring>
+
+namespace openreg {
+namespace {
+
+struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::Event> {
+  void allocate_host_memory(size_t size, void** ptr) override { OR_CHECK(orMallocHost(ptr, size)); }
+
+  void free_block(at::HostBlock<c10::Stream>* block) override { OR_CHECK(orFreeHost(block->ptr_)); }
+
+  void record_stream(std::optional<std::vector<c10::Event>>& events, c10::Stream stream) override {
+    c10::Event event(kDevice);
+    event.record(stream);
+    events->push_back(std::move(event));
+  }
+
+  bool query_event(c10::Event& event) override { return event.query(); }
+  c10::Stream get_current_stream() const override { return current_stream(current_device()); }
+  bool stream_is_capturing(c10::Stream) const override { return false; }
+  void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
+};
+
+void free_host(void* context);
+
+struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {};
+
+HostAllocator& the_allocator() {
+  static auto* allocator = new HostAllocator;
+  return *allocator;
+}
+
+void free_host(void* context) {
+  the_allocator().free(context);
+}
+
+[[maybe_unused]] const bool registered = [] {
+  at::setHostAllocator(kDevice, &the_allocator());
+  return true;
+}();
+
+}  // namespace
+
+at::HostAllocator& host_allocator() {
+  return the_allocator();
+}
+
+bool is_pinned(const void* ptr) {
+  orPointerAttributes attributes{};
+  attributes.struct_size = sizeof(attributes);
+  OR_CHECK(orPointerGetAttributes(&attributes, ptr));
+  return attributes.type == orMemoryTypeHost;
+}
+
+}  // namespace openreg

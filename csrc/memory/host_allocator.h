@@ -1,0 +1,16 @@
+// Pinned host memory: PyTorch's caching host allocator over orMallocHost.
+//
+// Thread safety: all functions, from any thread.
+#pragma once
+
+#include <ATen/core/CachingHostAllocator.h>
+
+namespace openreg {
+
+/// The one allocator. Never destroyed.
+at::HostAllocator& host_allocator();
+
+/// True if the pointer lies in pinned memory. Opens no device.
+bool is_pinned(const void* ptr);
+
+}  // namespace openreg

@@ -1,0 +1,39 @@
+#include "memory/kernel_view.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/device_allocator.h"
+#include "memory/kernel_allocator.h"
+
+namespace openreg {
+
+ptrdiff_t kernel_view_offset() {
+  static const ptrdiff_t offset = [] {
+    ptrdiff_t asked = 0;
+    OR_CHECK(orGetKernelViewOffset(&asked, current_device()));
+    return asked;
+  }();
+  return offset;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t bytes) {
+  void* data = device_ptr == nullptr ? nullptr : kernel_view(device_ptr);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                               c10::DataPtr(data, c10::Device(c10::kCPU)),
+                                               &kernel_allocator(),
+                                               /*resizable=*/true);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes) {
+  if (writes) {
+    device_storage->mutable_data_ptr();  // a copy-on-write storage becomes its own now
+  }
+  if (const Block* block = block_of(device_storage->data_ptr());
+      C10_LIKELY(block != nullptr && block->alias)) {
+    return block->alias;
+  }
+  // Memory that came from elsewhere: a blob, a copy-on-write share, nothing at all.
+  return make_alias_storage(const_cast<void*>(device_storage->data_ptr().get()), device_storage->nbytes());
+}
+
+}  // namespace openreg

@@ -1,0 +1,30 @@
+// Device tensors as CPU tensors over the same memory, and back.
+//
+// See Note [Aliases] in memory/block.h and Note [Born on the device] in memory/kernel_allocator.h.
+#pragma once
+
+#include "device/device.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace openreg {
+
+inline bool on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == kDevice;
+}
+
+/// A CPU tensor over the kernel view of a strided device tensor: same sizes, strides, offset, dtype and bits.
+/// `writes`: a kernel will write to it.
+at::Tensor alias(const at::Tensor& tensor, bool writes);
+
+/// Makes a device storage of a CPU storage that a kernel made. Memory from the device's pool is taken over,
+/// and the CPU storage becomes its alias; host memory is copied.
+c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex device);
+
+/// A device tensor over `storage` with the metadata of `like`.
+at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like);
+
+/// After a kernel wrote to `alias` of `tensor`: if it has resized it, the tensor follows.
+void follow_resize(const at::Tensor& tensor, const at::Tensor& alias);
+
+}  // namespace openreg

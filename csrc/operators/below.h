@@ -1,0 +1,19 @@
+// Inside a kernel there is no autograd, no autocast, no mode: whatever the calling thread has switched on,
+// the CPU kernel and what it calls see plain tensors.
+#pragma once
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace openreg {
+
+class BelowEverything {
+ public:
+  BelowEverything() : exclude_(kAbove) {}
+
+ private:
+  static constexpr c10::DispatchKeySet kAbove =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  c10::impl::ExcludeDispatchKeyGuard exclude_;
+};
+
+}  // namespace openreg

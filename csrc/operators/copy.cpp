@@ -1,0 +1,125 @@
+// Copies: between two tensors of a device, between host and device, between two devices.
+//
+// PyTorch's copy_ ends here whenever one side is a device tensor; sizes agree by then, dtypes and strides
+// need not. Where the bytes of both sides are the same bytes in the same order, the runtime copies them;
+// everything else is a kernel that reads one and writes the other, without a temporary tensor.
+#include "memory/host_allocator.h"
+#include "operators/alias.h"
+#include "operators/kernel.h"
+#include "operators/launch.h"
+#include "stream/schedule.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/copy.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/Event.h>
+#include <torch/library.h>
+
+namespace openreg {
+namespace {
+
+bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
+  return dst.dtype() == src.dtype() && dst.strides() == src.strides() && dst.is_non_overlapping_and_dense() &&
+         dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
+}
+
+void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  if (on_device(dst) && on_device(src) && schedule() != orScheduleBlocking) {
+    launch_copy(dst, src);
+    return;
+  }
+  const at::Tensor to = on_device(dst) ? alias(dst, true) : dst;
+  const at::Tensor from = on_device(src) ? alias(src, false) : src;
+  run_kernel("copy", device, [&] { to.copy_(from); });
+}
+
+// Pinned memory must not be reused before the copy is done; see CachingHostAllocator.
+void record_pinned_use(const at::Tensor& host, c10::Stream stream) {
+  const c10::DataPtr& data = host.storage().data_ptr();
+  host_allocator().record_event(const_cast<void*>(data.get()), data.get_context(), stream);
+}
+
+void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const bool to_device = on_device(dst);
+  const at::Tensor& host = to_device ? src : dst;
+  const c10::DeviceIndex device = (to_device ? dst : src).device().index();
+  TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
+  DeviceScope scope(device);
+  if (!same_bytes(dst, src)) {
+    copy_by_kernel(dst, src, device);
+    return;
+  }
+  const c10::Stream stream = current_stream(device);
+  OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
+                         to_device ? orMemcpyHostToDevice : orMemcpyDeviceToHost, stream_handle(stream)));
+  if (!non_blocking) {
+    synchronize_stream(stream);
+  } else if (is_pinned(host.const_data_ptr())) {
+    record_pinned_use(host, stream);
+  }
+}
+
+// The copy belongs to the source's stream: it waits until the destination's stream is done with the old
+// contents, and that stream waits for the new ones.
+void copy_peer_bytes(const at::Tensor& dst, const at::Tensor& src) {
+  const c10::DeviceIndex dst_device = dst.device().index();
+  const c10::DeviceIndex src_device = src.device().index();
+  const c10::Stream dst_stream = current_stream(dst_device);
+  const c10::Stream src_stream = current_stream(src_device);
+  c10::Event dst_ready(kDevice);
+  dst_ready.record(dst_stream);
+  dst_ready.block(src_stream);
+  OR_CHECK(orMemcpyPeerAsync(dst.mutable_data_ptr(), dst_device, src.const_data_ptr(), src_device,
+                             dst.nbytes(), stream_handle(src_stream)));
+  c10::Event copied(kDevice);
+  copied.record(src_stream);
+  copied.block(dst_stream);
+}
+
+void copy_peer(const at::Tensor& dst, const at::Tensor& src) {
+  if (same_bytes(dst, src)) {
+    copy_peer_bytes(dst, src);
+    return;
+  }
+  const at::Tensor packed = src.to(dst.scalar_type()).contiguous();
+  const at::Tensor received = at::empty_like(packed, packed.options().device(dst.device()));
+  copy_peer_bytes(received, packed);
+  copy_by_kernel(dst, received, dst.device().index());
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  if (dst.numel() == 0) {
+    return dst;
+  }
+  if (!on_device(src) || !on_device(dst)) {
+    copy_host(dst, src, non_blocking);
+  } else if (src.device() != dst.device()) {
+    copy_peer(dst, src);
+  } else {
+    DeviceScope scope(dst.device().index());
+    copy_by_kernel(dst, src, dst.device().index());
+  }
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
+  dst.resize_(src.sizes());
+  return copy_from(src, dst, false);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+}
+
+// Conjugate and negative views arrive as they are, as they do at copy_: the kernel honours the bits. Without
+// this, PyTorch would resolve them first, by a clone, which is a copy, which would resolve them first.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace
+}  // namespace openreg

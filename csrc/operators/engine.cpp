@@ -1,0 +1,229 @@
+#include "operators/engine.h"
+
+#include "memory/device_allocator.h"
+#include "memory/kernel_view.h"
+#include "operators/alias.h"
+#include "operators/facts.h"
+#include "operators/kernel.h"
+#include "operators/launch.h"
+#include "operators/plan.h"
+#include "stream/schedule.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+// One operator call: its arguments on the way in, its results on the way out.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack)
+      : op_(op), facts_(facts), stack_(*stack), begin_(stack->size() - facts_.arguments) {}
+
+  void prepare() {
+    for (size_t i = 0; i < facts_.arguments; ++i) {
+      prepare_argument(i);
+    }
+    if (device_ < 0) {
+      device_ = current_device();
+    }
+    check_host_tensors();
+  }
+
+  void run() {
+    TORCH_CHECK_NOT_IMPLEMENTED(facts_.has_cpu_kernel, "the operator '", facts_.name,
+                                "' is not available on ", OR_DEVICE_NAME,
+                                ": it has neither a kernel for the device nor one for the CPU");
+    DeviceScope scope(device_);
+    if (facts_.behaviour == Behaviour::View) {
+      const BelowEverything below;
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+      return;
+    }
+    run_kernel(facts_.name.c_str(), device_,
+               [this] { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_); });
+  }
+
+  void finish() {
+    for (const Twin& twin : written_) {
+      follow_resize(twin.device, twin.alias);
+    }
+    const size_t first = stack_.size() - facts_.returned.size();
+    for (size_t i = 0; i < facts_.returned.size(); ++i) {
+      finish_result(stack_[first + i], facts_.returned[i]);
+    }
+  }
+
+ private:
+  struct Twin {
+    at::Tensor device;
+    at::Tensor alias;
+  };
+
+  void prepare_argument(size_t i) {
+    IValue& value = stack_[begin_ + i];
+    const bool writes = facts_.written[i];
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (on_device(tensor)) {
+        note_device(tensor.device());
+        at::Tensor twin = alias(tensor, writes);
+        IValue before = std::exchange(value, IValue(twin));
+        keep(std::move(before).toTensor(), std::move(twin), i, writes);
+      } else {
+        note_host(tensor);
+      }
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list = value.toTensorList().copy();
+      for (size_t k = 0; k < list.size(); ++k) {
+        list.set(k, prepare_tensor(list.get(k), writes));
+      }
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
+      for (size_t k = 0; k < list.size(); ++k) {
+        if (const std::optional<at::Tensor> tensor = list.get(k)) {
+          list.set(k, prepare_tensor(*tensor, writes));
+        }
+      }
+      value = std::move(list);
+    } else if (value.isDevice() && value.toDevice().type() == kDevice) {
+      note_device(c10::Device(kDevice, resolve(value.toDevice())));
+      value = c10::Device(c10::kCPU);
+    }
+  }
+
+  at::Tensor prepare_tensor(const at::Tensor& tensor, bool writes) {
+    if (!on_device(tensor)) {
+      note_host(tensor);
+      return tensor;
+    }
+    note_device(tensor.device());
+    at::Tensor twin = alias(tensor, writes);
+    keep(tensor, twin, kInList, writes);
+    return twin;
+  }
+
+  void keep(at::Tensor device, at::Tensor twin, size_t argument, bool writes) {
+    if (writes) {
+      written_.push_back({device, twin});
+    }
+    inputs_.push_back({std::move(device), argument});
+  }
+
+  void note_device(c10::Device device) {
+    TORCH_CHECK(device_ < 0 || device_ == device.index(),
+                "Expected all tensors to be on the same device, but ", facts_.name,
+                " found at least two devices, ", c10::Device(kDevice, device_), " and ", device, "!");
+    device_ = device.index();
+  }
+
+  void note_host(const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.dim() > 0 && !host_.has_value()) {
+      host_ = tensor.device();
+    }
+  }
+
+  // As on CUDA: numbers may stay on the host, arrays may not. Indexing takes its indices from either side.
+  void check_host_tensors() const {
+    TORCH_CHECK(!host_.has_value() || inputs_.empty() || facts_.takes_host_tensors,
+                "Expected all tensors to be on the same device, but ", facts_.name,
+                " found at least two devices, ", c10::Device(kDevice, device_), " and ", *host_, "!");
+  }
+
+  void finish_result(IValue& value, int argument) {
+    if (argument != OperatorFacts::kFresh) {
+      if (value.isTensor()) {
+        value = tensor_of_argument(static_cast<size_t>(argument), value);
+      }
+    } else if (value.isTensor()) {
+      value = to_device(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list = value.toTensorList();
+      for (size_t k = 0; k < list.size(); ++k) {
+        list.set(k, to_device(list.get(k)));
+      }
+    }
+  }
+
+  IValue tensor_of_argument(size_t argument, const IValue& otherwise) const {
+    for (const Input& input : inputs_) {
+      if (input.argument == argument) {
+        return input.device;
+      }
+    }
+    return otherwise;
+  }
+
+  at::Tensor to_device(const at::Tensor& made) {
+    if (!made.defined() || !made.is_cpu()) {
+      return made;
+    }
+    return device_tensor(device_storage(made), made);
+  }
+
+  // The device storage for what a kernel returned: an input's if it is a view of one, one that was taken over
+  // before if two results share memory, else taken over now.
+  c10::Storage device_storage(const at::Tensor& made) {
+    const c10::Storage& storage = made.storage();
+    for (const auto& [seen, taken] : taken_) {
+      if (seen == storage.unsafeGetStorageImpl()) {
+        return taken;
+      }
+    }
+    for (const Input& input : inputs_) {
+      c10::StorageImpl* candidate =
+          input.device.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+      if (storage.data() != nullptr && kernel_view(const_cast<void*>(candidate->data())) == storage.data()) {
+        return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(candidate));
+      }
+    }
+    c10::Storage taken = adopt(storage, device_);
+    taken_.emplace_back(storage.unsafeGetStorageImpl(), taken);
+    return taken;
+  }
+
+  static constexpr size_t kInList = SIZE_MAX;
+
+  struct Input {
+    at::Tensor device;
+    size_t argument;  // or kInList
+  };
+
+  const c10::OperatorHandle& op_;
+  const OperatorFacts& facts_;
+  torch::jit::Stack& stack_;
+  const size_t begin_;
+  c10::DeviceIndex device_ = -1;
+  std::optional<c10::Device> host_;  // of a host tensor among the arguments that is more than a number
+  c10::SmallVector<Input, 4> inputs_;
+  c10::SmallVector<Twin, 2> written_;
+  c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
+};
+
+}  // namespace
+
+void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OperatorFacts& facts = facts_of(op);
+  Signature signature;  // of a call that is worth remembering
+  bool remember = false;
+  if (C10_LIKELY(facts.behaviour == Behaviour::Launch && schedule() != orScheduleBlocking)) {
+    if (launch(op, facts, stack)) {
+      return;
+    }
+    remember = facts.shapes_from_kernel && signature.read(facts, *stack);
+  }
+  Call call(op, facts, stack);
+  call.prepare();
+  call.run();
+  call.finish();
+  if (remember) {
+    remember_plan(facts, signature, *stack);
+  }
+}
+
+}  // namespace openreg

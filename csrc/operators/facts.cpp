@@ -1,0 +1,170 @@
+#include "operators/facts.h"
+
+#include "operators/work.h"
+
+#include <ATen/core/dispatch/OperatorEntry.h>
+#include <ATen/core/enum_tag.h>
+#include <ATen/core/jit_type.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+// Goes up when an operator is deregistered: addresses of schemas may then be used again.
+std::atomic<uint64_t> generation{1};
+
+struct Listener final : c10::OpRegistrationListener {
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override;
+};
+
+struct Table {
+  std::mutex mutex;  // guards the rest
+  std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorFacts>> facts;
+  std::vector<std::unique_ptr<OperatorFacts>> retired;
+};
+
+Table& table() {
+  static auto* made = [] {
+    // Leaked with the process: kernels may run after static destructors.
+    static auto* handle = new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+    (void)handle;
+    return new Table;
+  }();
+  return *made;
+}
+
+void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
+  std::lock_guard<std::mutex> lock(table().mutex);
+  auto gone = table().facts.extract(&op.schema());
+  if (!gone.empty()) {
+    table().retired.push_back(std::move(gone.mapped()));  // pending work may still name them
+  }
+  generation.fetch_add(1, std::memory_order_release);
+}
+
+int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {
+  const c10::AliasInfo* info = result.alias_info();
+  if (info == nullptr || !info->isWrite()) {
+    return OperatorFacts::kFresh;
+  }
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* other = schema.arguments()[i].alias_info();
+    if (other != nullptr && *other == *info) {
+      return static_cast<int>(i);
+    }
+  }
+  return OperatorFacts::kFresh;
+}
+
+// Indexing takes indices from either side, and checks them itself.
+bool takes_host_tensors(const std::string& name) {
+  return name.starts_with("aten::index.") || name.starts_with("aten::index_put") ||
+         name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
+}
+
+// Found by comparing all operators; see tests/ops. Their first call of a kind waits, and the shapes are kept.
+bool shapes_from_kernel(const std::string& name) {
+  return name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_embedding_bag") ||
+         name.starts_with("aten::_batch_norm");
+}
+
+// The length of these is made of their numbers.
+bool numbers_decide_shapes(const std::string& name) {
+  return name.starts_with("aten::arange") || name.starts_with("aten::range") ||
+         name.starts_with("aten::linspace") || name.starts_with("aten::logspace");
+}
+
+bool is_number(const c10::TypePtr& type) {
+  if (const auto optional = type->cast<c10::OptionalType>()) {
+    return is_number(optional->getElementType());
+  }
+  return type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::FloatType;
+}
+
+bool holds_tensors(const c10::TypePtr& type) {
+  if (const auto list = type->cast<c10::ListType>()) {
+    return holds_tensors(list->getElementType());
+  }
+  return type->kind() == c10::TypeKind::TensorType;
+}
+
+Behaviour behaviour_of(const c10::OperatorHandle& op) {
+  // A borrowed kernel draws from the host's generator, whose numbers come in the order in which kernels run.
+  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) ||
+      op.hasTag(at::Tag::nondeterministic_seeded)) {
+    return Behaviour::Wait;
+  }
+  bool view = false;
+  for (const c10::Argument& result : op.schema().returns()) {
+    if (!holds_tensors(result.type())) {
+      return Behaviour::Wait;
+    }
+    view = view || (result.alias_info() != nullptr && !result.alias_info()->isWrite());
+  }
+  if (view) {
+    return Behaviour::View;
+  }
+  return op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ? Behaviour::Launch : Behaviour::Wait;
+}
+
+std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  auto facts = std::make_unique<OperatorFacts>();
+  facts->name = c10::toString(op.operator_name());
+  facts->launched = Work::kernel_named(facts->name.c_str());
+  facts->behaviour = behaviour_of(op);
+  facts->arguments = schema.arguments().size();
+  const bool by_value = numbers_decide_shapes(facts->name);
+  for (const c10::Argument& argument : schema.arguments()) {
+    facts->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+    facts->by_type.push_back(!by_value && is_number(argument.type()));
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    facts->returned.push_back(argument_returned(schema, result));
+  }
+  facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts->shapes_from_kernel = shapes_from_kernel(facts->name);
+  facts->takes_host_tensors = takes_host_tensors(facts->name);
+  return facts;
+}
+
+const OperatorFacts* find_or_work_out(const c10::OperatorHandle& op) {
+  Table& all = table();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto& facts = all.facts[&op.schema()];
+  if (!facts) {
+    facts = work_out(op);
+  }
+  return facts.get();
+}
+
+// A small direct-mapped cache in front of the table.
+struct Recent {
+  const c10::FunctionSchema* schema = nullptr;
+  uint64_t generation = 0;
+  const OperatorFacts* facts = nullptr;
+};
+
+}  // namespace
+
+const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
+  constexpr size_t kRecent = 256;
+  static thread_local std::array<Recent, kRecent> recent;
+  const c10::FunctionSchema* schema = &op.schema();
+  Recent& entry = recent[(reinterpret_cast<uintptr_t>(schema) >> 6) % kRecent];
+  const uint64_t now = generation.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(entry.schema != schema || entry.generation != now)) {
+    entry = {schema, now, find_or_work_out(op)};
+  }
+  return *entry.facts;
+}
+
+}  // namespace openreg

@@ -1,0 +1,38 @@
+// What the engine needs to know of an operator, worked out from its schema once.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+#include <openreg/openreg.h>
+
+#include <string>
+
+namespace openreg {
+
+// What a call of the operator does to the host.
+enum class Behaviour {
+  Launch,  // returns before it has run
+  View,    // touches no data: runs at once, without the stream
+  Wait,    // the shape or the result depends on data: waits for the stream, then runs
+};
+
+struct OperatorFacts {
+  static constexpr int kFresh = -1;
+
+  std::string name;   // "aten::add.Tensor"
+  orKernel launched;  // the operator as a kernel of the runtime; see work.h
+  Behaviour behaviour;
+  size_t arguments;                   // how many
+  c10::SmallVector<bool, 8> written;  // for each argument: the operator writes to it
+  c10::SmallVector<bool, 8> by_type;  // for each argument: a number whose value does not decide shapes
+  c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
+  bool has_cpu_kernel;
+  bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
+  bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
+};
+
+/// The facts of an operator. Costs a thread-local look-up from the second call on. They stay valid for ever.
+/// Thread-safe.
+const OperatorFacts& facts_of(const c10::OperatorHandle& op);
+
+}  // namespace openreg

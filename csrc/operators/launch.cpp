@@ -1,0 +1,156 @@
+#include "operators/launch.h"
+
+#include "memory/device_allocator.h"
+#include "memory/kernel_view.h"
+#include "operators/alias.h"
+#include "operators/plan.h"
+#include "operators/work.h"
+#include "storage/resize.h"
+#include "stream/stream.h"
+
+#include <ATen/core/List.h>
+#include <ATen/native/Resize.h>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+// A device tensor as planned; its memory is what the kernel will be offered.
+at::Tensor make_result(const TensorSpec& spec, Work& work) {
+  if (!spec.defined) {
+    return {};
+  }
+  c10::DataPtr data = device_allocator().allocate(spec.bytes);
+  work.offer(data.get() == nullptr ? nullptr : kernel_view(data.get()), spec.bytes);
+  auto storage =
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), spec.bytes, std::move(data),
+                                            &device_allocator(), /*resizable=*/true);
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), spec.dtype);
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides);
+  return result;
+}
+
+IValue make_result(const Plan::Result& result, Work& work) {
+  if (!result.list) {
+    return make_result(result.tensors[0], work);
+  }
+  c10::List<at::Tensor> list;
+  list.reserve(result.tensors.size());
+  for (const TensorSpec& spec : result.tensors) {
+    list.push_back(make_result(spec, work));
+  }
+  return list;
+}
+
+// Gives an output the shape of the result. The warning about it came from the inference if that has just been
+// made.
+void resize_output(const at::Tensor& output, const TensorSpec& to, bool warn) {
+  if (warn) {
+    at::native::resize_output_check(output, to.sizes);
+  }
+  c10::StorageImpl* storage = output.storage().unsafeGetStorageImpl();
+  const size_t needed =
+      at::detail::computeStorageNbytes(to.sizes, to.strides, to.dtype.itemsize(), output.storage_offset());
+  if (needed > storage->nbytes()) {
+    resize_storage(storage, needed);
+  }
+  output.unsafeGetTensorImpl()->set_sizes_and_strides(to.sizes, to.strides);
+}
+
+void add_argument(Work& work, const IValue& value, bool writes) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (on_device(tensor)) {
+      work.add_alias(tensor, writes);
+    } else {
+      work.add_host(tensor);
+    }
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> list = value.toTensorList().copy();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const at::Tensor tensor = list.get(i);
+      if (on_device(tensor)) {
+        list.set(i, work.make_alias(tensor, writes));
+      }
+    }
+    work.add(std::move(list));
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::optional<at::Tensor> tensor = list.get(i);
+      if (tensor.has_value() && on_device(*tensor)) {
+        list.set(i, work.make_alias(*tensor, writes));
+      }
+    }
+    work.add(std::move(list));
+  } else if (value.isDevice()) {
+    work.add(c10::Device(c10::kCPU));
+  } else {
+    work.add(value);
+  }
+}
+
+// Gives the work back if it was not submitted.
+struct Filling {
+  Work* work = Work::take();
+  ~Filling() {
+    if (work != nullptr) {
+      Work::recycle(work);
+    }
+  }
+  void submit(const orKernel& kernel, orStream_t stream) {
+    std::exchange(work, nullptr)->submit(kernel, stream);
+  }
+};
+
+}  // namespace
+
+bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack) {
+  static thread_local Signature signature;
+  if (!signature.read(facts, *stack)) {
+    return false;
+  }
+  const c10::DeviceIndex device = signature.device();
+  bool fresh = false;
+  const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh);
+  if (!plan->can_launch) {
+    return false;
+  }
+  DeviceScope scope(device);
+  const size_t begin = stack->size() - facts.arguments;
+  for (const Plan::Resize& resize : plan->resizes) {
+    resize_output((*stack)[begin + resize.argument].toTensor(), resize.to, !fresh);
+  }
+  Filling filling;
+  filling.work->set(op, plan);
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    add_argument(*filling.work, (*stack)[begin + i], facts.written[i]);
+  }
+  c10::SmallVector<IValue, 2> results;
+  for (const Plan::Result& result : plan->results) {
+    results.push_back(result.argument == OperatorFacts::kFresh
+                          ? make_result(result, *filling.work)
+                          : (*stack)[begin + static_cast<size_t>(result.argument)]);
+  }
+  filling.submit(facts.launched, current_stream_handle(device));
+  stack->erase(stack->end() - static_cast<ptrdiff_t>(facts.arguments), stack->end());
+  for (IValue& result : results) {
+    stack->push_back(std::move(result));
+  }
+  return true;
+}
+
+void launch_copy(const at::Tensor& dst, const at::Tensor& src) {
+  static const c10::OperatorHandle copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  static const orKernel kernel = Work::kernel_named("copy");
+  Filling filling;
+  filling.work->set(copy, nullptr);
+  filling.work->add_alias(dst, true);
+  filling.work->add_alias(src, false);
+  filling.work->add(false);
+  filling.submit(kernel, current_stream_handle(dst.device().index()));
+}
+
+}  // namespace openreg

@@ -1,0 +1,18 @@
+// Launches an operator: results are allocated, the work is queued, the call returns.
+#pragma once
+
+#include "operators/facts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace openreg {
+
+/// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
+/// was: the operator has to run here and now. Throws at once what is wrong with shapes, dtypes and devices.
+bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack);
+
+/// Launches a copy between two tensors of one device.
+void launch_copy(const at::Tensor& dst, const at::Tensor& src);
+
+}  // namespace openreg

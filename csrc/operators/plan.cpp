@@ -1,0 +1,243 @@
+#include "operators/plan.h"
+
+#include "device/device.h"
+#include "operators/below.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+TensorSpec spec_of(const at::Tensor& tensor) {
+  TensorSpec spec;
+  spec.defined = true;
+  spec.dtype = tensor.dtype();
+  spec.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  spec.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  spec.bytes = tensor.storage().nbytes();
+  return spec;
+}
+
+// Reads the shapes of the results at the end of a stack, all on `type`. False for what cannot be made before
+// the kernel runs: memory shared with an argument (whose storages are in `seen`) or with another result.
+class ResultReader {
+ public:
+  ResultReader(c10::DeviceType type, std::vector<const c10::StorageImpl*> seen)
+      : type_(type), seen_(std::move(seen)) {}
+
+  bool read(const OperatorFacts& facts, const torch::jit::Stack& stack, Plan& plan) {
+    const size_t first = stack.size() - facts.returned.size();
+    for (size_t i = 0; i < facts.returned.size(); ++i) {
+      Plan::Result& result = plan.results.emplace_back();
+      result.argument = facts.returned[i];
+      if (!read(stack[first + i], result)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool read(const IValue& value, Plan::Result& result) {
+    result.list = value.isTensorList();
+    if (result.argument != OperatorFacts::kFresh) {
+      return value.isTensor();
+    }
+    if (!result.list) {
+      return value.isTensor() && read(value.toTensor(), result.tensors.emplace_back());
+    }
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      if (!read(tensor, result.tensors.emplace_back())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool read(const at::Tensor& tensor, TensorSpec& spec) {
+    if (!tensor.defined()) {
+      return true;
+    }
+    if (tensor.device().type() != type_ || tensor.layout() != c10::kStrided || !tensor.has_storage() ||
+        tensor.storage_offset() != 0 || tensor.is_conj() || tensor.is_neg()) {
+      return false;
+    }
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    if (std::find(seen_.begin(), seen_.end(), storage) != seen_.end()) {
+      return false;
+    }
+    seen_.push_back(storage);
+    spec = spec_of(tensor);
+    return true;
+  }
+
+  c10::DeviceType type_;
+  std::vector<const c10::StorageImpl*> seen_;
+};
+
+// The arguments as Meta tensors. Host numbers stay as they are, since their being numbers decides dtypes.
+class MetaCall {
+ public:
+  MetaCall(const OperatorFacts& facts, const torch::jit::Stack& stack) : facts_(facts) {
+    const size_t begin = stack.size() - facts.arguments;
+    for (size_t i = 0; i < facts.arguments; ++i) {
+      stack_.push_back(translate(stack[begin + i]));
+    }
+    arguments_ = stack_;
+  }
+
+  PlanPtr infer(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+    auto plan = c10::make_intrusive<Plan>();
+    {
+      const BelowEverything below;
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
+    }
+    plan->can_launch =
+        ResultReader(c10::kMeta, inputs_).read(facts_, stack_, *plan) && read_resizes(*plan, stack);
+    return plan;
+  }
+
+ private:
+  at::Tensor translate(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.device().type() != kDevice) {
+      return tensor;
+    }
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
+        c10::DataPtr(nullptr, c10::Device(c10::kMeta)), c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+    at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
+    c10::TensorImpl* twin = meta.unsafeGetTensorImpl();
+    twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    if (impl->is_conj()) {
+      twin->_set_conj(true);
+    }
+    if (impl->is_neg()) {
+      twin->_set_neg(true);
+    }
+    if (impl->is_wrapped_number()) {
+      twin->set_wrapped_number(true);
+    }
+    inputs_.push_back(storage.get());
+    return meta;
+  }
+
+  IValue translate(const IValue& value) {
+    if (value.isTensor()) {
+      return translate(value.toTensor());
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list = value.toTensorList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        list.set(i, translate(list.get(i)));
+      }
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (const std::optional<at::Tensor> element = list.get(i)) {
+          list.set(i, translate(*element));
+        }
+      }
+      return list;
+    }
+    if (value.isDevice() && value.toDevice().type() == kDevice) {
+      return c10::Device(c10::kMeta);
+    }
+    return value;
+  }
+
+  bool read_resizes(Plan& plan, const torch::jit::Stack& stack) {
+    const size_t begin = stack.size() - facts_.arguments;
+    for (size_t i = 0; i < facts_.arguments; ++i) {
+      if (!facts_.written[i]) {
+        continue;
+      }
+      if (arguments_[i].isTensor()) {
+        const at::Tensor& meta = arguments_[i].toTensor();
+        if (meta.defined() && meta.is_meta() && stack[begin + i].toTensor().sizes() != meta.sizes()) {
+          plan.resizes.push_back({i, spec_of(meta)});
+        }
+      } else if (arguments_[i].isTensorList()) {
+        const auto before = stack[begin + i].toTensorVector();
+        const auto after = arguments_[i].toTensorVector();
+        for (size_t k = 0; k < after.size(); ++k) {
+          if (before[k].sizes() != after[k].sizes()) {
+            return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+  const OperatorFacts& facts_;
+  torch::jit::Stack stack_;
+  torch::jit::Stack arguments_;
+  std::vector<const c10::StorageImpl*> inputs_;
+};
+
+struct Entry {
+  std::vector<int64_t> words;
+  PlanPtr plan;
+};
+
+// Full: a program with ever new shapes. Start again rather than grow for ever.
+constexpr size_t kMostPlans = 16384;
+
+std::unordered_multimap<uint64_t, Entry>& cache() {
+  static thread_local std::unordered_multimap<uint64_t, Entry> plans;
+  return plans;
+}
+
+const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
+  auto& plans = cache();
+  if (plans.size() >= kMostPlans) {
+    plans.clear();
+  }
+  return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
+}
+
+PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  try {
+    return MetaCall(facts, stack).infer(op, stack);
+  } catch (const std::exception&) {
+    // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
+    // cases the call runs here and now, and what is wrong is said in the operator's own words.
+    return c10::make_intrusive<Plan>();
+  }
+}
+
+}  // namespace
+
+const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& facts, const Signature& signature,
+                        const torch::jit::Stack& stack, bool* fresh) {
+  const auto [begin, end] = cache().equal_range(signature.hash());
+  for (auto it = begin; it != end; ++it) {
+    if (C10_LIKELY(it->second.words == signature.words())) {
+      *fresh = false;
+      return it->second.plan;
+    }
+  }
+  *fresh = true;
+  if (facts.shapes_from_kernel) {
+    static const auto* unknown = new PlanPtr(c10::make_intrusive<Plan>());
+    return *unknown;
+  }
+  const uint64_t hash = signature.hash();
+  std::vector<int64_t> words = signature.words();  // inferring may call operators, which read signatures
+  return keep(hash, std::move(words), infer(op, facts, stack));
+}
+
+void remember_plan(const OperatorFacts& facts, const Signature& signature, const torch::jit::Stack& stack) {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->can_launch = ResultReader(kDevice, {}).read(facts, stack, *plan);
+  keep(signature.hash(), signature.words(), std::move(plan));
+}
+
+}  // namespace openreg

@@ -1,0 +1,174 @@
+#include "operators/signature.h"
+
+#include "device/device.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <bit>
+#include <functional>
+
+namespace openreg {
+namespace {
+
+// What a word is about; the low byte of the first word of each value.
+enum Kind : int64_t {
+  kNone,
+  kUndefined,
+  kDeviceTensor,
+  kHostNumber,
+  kInt,
+  kDouble,
+  kComplex,
+  kBool,
+  kInts,
+  kDoubles,
+  kBools,
+  kTensors,
+  kOptionalTensors,
+  kNumbers,
+  kDeviceValue,
+  kText,
+};
+
+int64_t word(Kind kind, int64_t payload = 0) {
+  return kind | (payload << 8);
+}
+
+}  // namespace
+
+bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  facts_ = &facts;
+  device_ = -1;
+  words_.clear();
+  words_.push_back(reinterpret_cast<int64_t>(&facts));
+  const size_t begin = stack.size() - facts.arguments;
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    if (!add(stack[begin + i], facts.by_type[i])) {
+      return false;
+    }
+  }
+  if (C10_UNLIKELY(device_ < 0)) {
+    device_ = current_device();
+  }
+  add_hash();
+  return true;
+}
+
+void Signature::add_hash() {
+  uint64_t hash = words_.size();
+  for (const int64_t value : words_) {
+    hash = (std::rotl(hash, 5) ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15ull;
+  }
+  hash_ = hash ^ (hash >> 32);
+}
+
+void Signature::add_device(c10::Device device) {
+  TORCH_CHECK(device_ < 0 || device_ == device.index(), "Expected all tensors to be on the same device, but ",
+              facts_->name, " found at least two devices, ", c10::Device(kDevice, device_), " and ", device,
+              "!");
+  device_ = device.index();
+}
+
+bool Signature::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    words_.push_back(word(kUndefined));
+    return true;
+  }
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto dtype = static_cast<int64_t>(tensor.scalar_type());
+  const int64_t bits = dtype | (impl->is_wrapped_number() ? 1 << 8 : 0) | (impl->is_conj() ? 1 << 9 : 0) |
+                       (impl->is_neg() ? 1 << 10 : 0) | (impl->dim() << 12);
+  if (impl->device_type() != kDevice) {
+    words_.push_back(word(kHostNumber, bits));
+    return impl->device_type() == c10::kCPU && impl->dim() == 0;
+  }
+  if (C10_UNLIKELY(impl->key_set().has_any(
+                       c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                            c10::DispatchKey::NestedTensor, c10::DispatchKey::Quantized})) ||
+                   !impl->has_storage())) {
+    return false;
+  }
+  add_device(impl->device());
+  words_.push_back(word(kDeviceTensor, bits));
+  const at::IntArrayRef sizes = impl->sizes();
+  const at::IntArrayRef strides = impl->strides();
+  words_.insert(words_.end(), sizes.begin(), sizes.end());
+  words_.insert(words_.end(), strides.begin(), strides.end());
+  return true;
+}
+
+bool Signature::add(const c10::IValue& value, bool by_type) {
+  if (value.isTensor()) {
+    return add(value.toTensor());
+  }
+  if (value.isNone()) {
+    words_.push_back(word(kNone));
+  } else if (value.isInt()) {
+    words_.push_back(word(kInt));
+    words_.push_back(by_type ? 0 : value.toInt());
+  } else if (value.isDouble()) {
+    words_.push_back(word(kDouble));
+    words_.push_back(by_type ? 0 : std::bit_cast<int64_t>(value.toDouble()));
+  } else if (value.isBool()) {
+    words_.push_back(word(kBool, by_type ? 0 : value.toBool()));
+  } else if (value.isIntList()) {
+    const auto list = value.toIntList();
+    words_.push_back(word(kInts, static_cast<int64_t>(list.size())));
+    for (const int64_t element : list) {
+      words_.push_back(element);
+    }
+  } else if (value.isTensorList()) {
+    const auto list = value.toTensorList();
+    words_.push_back(word(kTensors, static_cast<int64_t>(list.size())));
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!add(list.get(i))) {
+        return false;
+      }
+    }
+  } else if (value.isOptionalTensorList()) {
+    const auto list = value.toOptionalTensorList();
+    words_.push_back(word(kOptionalTensors, static_cast<int64_t>(list.size())));
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::optional<at::Tensor> element = list.get(i);
+      if (!add(element.value_or(at::Tensor()))) {
+        return false;
+      }
+    }
+  } else if (value.isDevice()) {
+    words_.push_back(word(kDeviceValue));
+    if (value.toDevice().type() == kDevice) {
+      add_device(c10::Device(kDevice, resolve(value.toDevice())));
+    }
+  } else if (value.isComplexDouble()) {
+    words_.push_back(word(kComplex));
+    return by_type;
+  } else if (value.isBoolList()) {
+    const auto list = value.toBoolList();
+    words_.push_back(word(kBools, static_cast<int64_t>(list.size())));
+    for (const bool element : list) {
+      words_.push_back(element);
+    }
+  } else if (value.isDoubleList()) {
+    const auto list = value.toDoubleList();
+    words_.push_back(word(kDoubles, static_cast<int64_t>(list.size())));
+    for (const double element : list) {
+      words_.push_back(std::bit_cast<int64_t>(element));
+    }
+  } else if (value.isString()) {
+    words_.push_back(word(kText));
+    words_.push_back(static_cast<int64_t>(std::hash<std::string_view>()(value.toStringView())));
+  } else if (value.isList()) {
+    // Numbers, as foreach operators take them: their types decide dtypes, their values nothing.
+    words_.push_back(word(kNumbers, static_cast<int64_t>(value.toListRef().size())));
+    for (const c10::IValue& element : value.toListRef()) {
+      if (!element.isScalar() || !add(element, true)) {
+        return false;
+      }
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace openreg

@@ -1,0 +1,37 @@
+// What decides the shapes of an operator's results: the operator, and of its arguments the sizes, strides,
+// dtypes and integers. Two calls with equal signatures have results of equal shapes.
+#pragma once
+
+#include "operators/facts.h"
+
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace openreg {
+
+class Signature {
+ public:
+  /// Reads the last arguments of the stack. Returns false if there is something among them that a launch
+  /// cannot take: the call then has to wait. Throws if tensors are on different devices.
+  bool read(const OperatorFacts& facts, const torch::jit::Stack& stack);
+
+  const std::vector<int64_t>& words() const { return words_; }
+  uint64_t hash() const { return hash_; }
+  /// The device of the arguments; -1 if there is none among them.
+  c10::DeviceIndex device() const { return device_; }
+
+ private:
+  bool add(const c10::IValue& value, bool by_type);
+  bool add(const at::Tensor& tensor);
+  void add_device(c10::Device device);
+  void add_hash();
+
+  std::vector<int64_t> words_;
+  uint64_t hash_ = 0;
+  const OperatorFacts* facts_ = nullptr;
+  c10::DeviceIndex device_ = -1;
+};
+
+}  // namespace openreg

@@ -1,0 +1,201 @@
+#include "operators/work.h"
+
+#include "common/check.h"
+#include "memory/kernel_view.h"
+#include "operators/alias.h"
+#include "operators/below.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace openreg {
+namespace {
+
+// Work that was done and waits to be used again, by whichever thread asks next.
+std::atomic<Work*> returned{nullptr};
+
+// A kernel's warnings were given when its shapes were inferred; a thread of ours prints nothing.
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+void say(char* why, size_t size, const char* words) {
+  std::strncpy(why, words, size - 1);
+  why[size - 1] = '\0';
+}
+
+// Kernels may use as many threads as the launching thread allows; setting it costs, so only when it changes.
+void use_threads(int threads) {
+  static thread_local int current = 0;
+  if (C10_UNLIKELY(current != threads)) {
+    at::set_num_threads(threads);
+    current = threads;
+  }
+}
+
+}  // namespace
+
+Work* Work::take() {
+  static thread_local Work* stock = nullptr;
+  if (stock == nullptr) {
+    stock = returned.exchange(nullptr, std::memory_order_acquire);
+  }
+  if (stock == nullptr) {
+    return new Work;
+  }
+  Work* work = stock;
+  stock = work->next_;
+  work->stack_.clear();
+  work->offers_.clear();
+  work->held_.clear();
+  work->used_ = 0;
+  return work;
+}
+
+void Work::recycle(Work* work) {
+  Work* head = returned.load(std::memory_order_relaxed);
+  do {
+    work->next_ = head;
+  } while (!returned.compare_exchange_weak(head, work, std::memory_order_release, std::memory_order_relaxed));
+}
+
+orKernel Work::kernel_named(const char* name) {
+  return {name, &Work::run, &Work::release};
+}
+
+void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
+  op_ = op;
+  plan_ = std::move(plan);
+  threads_ = at::get_num_threads();
+}
+
+at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
+  if (used_ == aliases_.size()) {
+    aliases_.emplace_back();
+  }
+  at::Tensor& slot = aliases_[used_++];
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(!slot.defined() || slot.use_count() != 1 || impl->is_conj() || impl->is_neg() ||
+                   impl->is_wrapped_number())) {
+    slot = alias(tensor, writes);
+    at::Tensor made = slot;
+    if (impl->is_conj() || impl->is_neg() || impl->is_wrapped_number()) {
+      slot.reset();  // its bits are not for the next one
+    }
+    return made;
+  }
+  c10::TensorImpl* twin = slot.unsafeGetTensorImpl();
+  twin->set_storage_and_dtype(c10::Storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes)),
+                              impl->dtype());
+  twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  return slot;
+}
+
+void Work::submit(const orKernel& kernel, orStream_t stream) {
+  Work* self = this;
+  const orError_t answer = orLaunchKernel(stream, &kernel, &self, sizeof(self));
+  if (C10_UNLIKELY(answer != orSuccess)) {
+    recycle(this);
+    OR_CHECK(answer);
+  }
+}
+
+orError_t Work::run(void* args, char* why, size_t why_size) {
+  try {
+    (*static_cast<Work**>(args))->execute();
+    return orSuccess;
+  } catch (const c10::Error& error) {
+    say(why, why_size, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    say(why, why_size, error.what());
+  } catch (...) {
+    say(why, why_size, "an exception of an unknown type");
+  }
+  return orErrorKernelFailed;
+}
+
+void Work::release(void* args) {
+  recycle(*static_cast<Work**>(args));
+}
+
+void Work::execute() {
+  static thread_local Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  const BelowEverything below;
+  const OfferScope scope(offers_);
+  use_threads(threads_);
+  op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+  if (plan_) {
+    place_results();
+  }
+  stack_.clear();
+}
+
+// Most kernels have written their results where they belong. For the others: copy, from a copy if two results
+// lie in each other's place.
+void Work::place_results() {
+  struct Misplaced {
+    at::Tensor made;
+    at::Tensor place;
+  };
+  c10::SmallVector<Misplaced, 2> misplaced;
+  const size_t first = stack_.size() - plan_->results.size();
+  size_t next = 0;
+  const auto inspect = [&](const at::Tensor& made, const TensorSpec& spec) {
+    if (!spec.defined) {
+      return;
+    }
+    const Offer& offer = offers_[next++];
+    if (C10_LIKELY(made.defined() && made.const_data_ptr() == offer.kernel_ptr &&
+                   made.strides() == spec.strides)) {
+      return;
+    }
+    TORCH_CHECK(made.defined() && made.sizes() == spec.sizes, "the kernel returned a result of the shape ",
+                made.defined() ? made.sizes() : at::IntArrayRef(), " where ", at::IntArrayRef(spec.sizes),
+                " was inferred when it was launched");
+    if (made.numel() == 0) {
+      return;
+    }
+    at::Tensor place = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(c10::Storage::use_byte_size_t(), spec.bytes,
+                     c10::DataPtr(offer.kernel_ptr, c10::Device(c10::kCPU)), nullptr, false),
+        c10::DispatchKeySet(c10::DispatchKey::CPU), spec.dtype);
+    place.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides);
+    misplaced.push_back({made, std::move(place)});
+  };
+  for (size_t i = 0; i < plan_->results.size(); ++i) {
+    const Plan::Result& result = plan_->results[i];
+    if (result.argument != OperatorFacts::kFresh) {
+      continue;
+    }
+    if (!result.list) {
+      inspect(stack_[first + i].toTensor(), result.tensors[0]);
+      continue;
+    }
+    const c10::List<at::Tensor> made = stack_[first + i].toTensorList();
+    TORCH_CHECK(made.size() == result.tensors.size(), "the kernel returned ", made.size(), " tensors where ",
+                result.tensors.size(), " were inferred when it was launched");
+    for (size_t k = 0; k < result.tensors.size(); ++k) {
+      inspect(made.get(k), result.tensors[k]);
+    }
+  }
+  if (C10_LIKELY(misplaced.empty())) {
+    return;
+  }
+  const bool any_offer_taken = std::ranges::any_of(offers_, &Offer::taken);
+  if (any_offer_taken) {
+    for (Misplaced& one : misplaced) {
+      one.made = one.made.clone();
+    }
+  }
+  for (const Misplaced& one : misplaced) {
+    one.place.copy_(one.made);
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,67 @@
+// An operator that was launched and has not run yet.
+//
+// Note [Lifetimes of launched work]
+// Work holds aliases, which own no device memory: a tensor that is freed after the launch is freed, and its
+// block is reused in stream order. Work objects are used again, and with them the alias tensors in them: they
+// are filled on the launching thread, run on whatever thread the runtime chooses, and come back through one
+// atomic list. What the launching thread made is also unmade there, at the next use: memory that one thread
+// allocates and another frees makes malloc take locks.
+#pragma once
+
+#include "memory/kernel_allocator.h"
+#include "operators/plan.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+#include <openreg/openreg.h>
+
+#include <optional>
+
+namespace openreg {
+
+class Work {
+ public:
+  /// A work object for this thread to fill. Give it to submit, or back with recycle.
+  static Work* take();
+  static void recycle(Work* work);
+
+  /// How the runtime calls work: a kernel whose argument block is a Work*.
+  static orKernel kernel_named(const char* name);
+
+  /// Sets what to run. `plan` may be null: nothing is returned then.
+  void set(const c10::OperatorHandle& op, PlanPtr plan);
+  void add(c10::IValue value) { stack_.push_back(std::move(value)); }
+  void add_host(const at::Tensor& tensor) {
+    held_.push_back(tensor);
+    stack_.push_back(tensor);
+  }
+  void add_alias(const at::Tensor& tensor, bool writes) { stack_.push_back(make_alias(tensor, writes)); }
+  /// An alias that lives as long as the work.
+  at::Tensor make_alias(const at::Tensor& tensor, bool writes);
+  /// Memory for the next fresh result.
+  void offer(void* kernel_ptr, size_t bytes) { offers_.push_back({kernel_ptr, bytes, false}); }
+
+  /// Queues it. Throws what the runtime says; the work is recycled in any case.
+  void submit(const orKernel& kernel, orStream_t stream);
+
+ private:
+  static orError_t run(void* args, char* why, size_t why_size);
+  static void release(void* args);
+
+  void execute();
+  void place_results();
+
+  std::optional<c10::OperatorHandle> op_;
+  PlanPtr plan_;
+  torch::jit::Stack stack_;
+  c10::SmallVector<Offer, 2> offers_;
+  c10::SmallVector<at::Tensor, 4> aliases_;  // the first used_ of them are in use
+  size_t used_ = 0;
+  c10::SmallVector<at::Tensor, 2> held_;
+  int threads_ = 0;
+  Work* next_ = nullptr;
+};
+
+}  // namespace openreg

@@ -1,0 +1,30 @@
+#include "storage/resize.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/device_allocator.h"
+#include "stream/stream.h"
+
+#include <algorithm>
+
+namespace openreg {
+
+void resize_storage(c10::StorageImpl* storage, size_t bytes) {
+  TORCH_CHECK(storage->resizable(), "this storage cannot be resized from ", storage->nbytes(), " to ", bytes,
+              " bytes: it shares memory that it does not own");
+  if (storage->nbytes() == bytes) {
+    return;
+  }
+  const c10::DeviceIndex device = storage->device().index();
+  DeviceScope scope(device);
+  c10::DataPtr fresh = device_allocator().allocate(bytes);
+  const size_t kept = std::min(bytes, storage->nbytes());
+  if (kept > 0) {
+    OR_CHECK(orMemcpyAsync(fresh.get(), storage->data_ptr().get(), kept, orMemcpyDeviceToDevice,
+                           current_stream_handle(device)));
+  }
+  storage->set_data_ptr_noswap(std::move(fresh));
+  storage->set_nbytes(bytes);
+}
+
+}  // namespace openreg

@@ -1,0 +1,121 @@
+#include "stream/stream.h"
+
+#include "common/check.h"
+#include "device/device.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+namespace openreg {
+namespace {
+
+constexpr int kMaxDevices = 64;
+constexpr int kNumbers = 1 + 2 * kStreamsPerPool;
+constexpr int kUrgent = -1;
+
+// The streams of one device. Made one by one, never destroyed.
+struct DeviceStreams {
+  std::array<std::atomic<orStream_t>, kNumbers> handles{};
+  std::array<std::atomic<uint32_t>, 2> next{};
+  std::mutex making;  // guards the making of a handle
+};
+
+DeviceStreams& streams_of(c10::DeviceIndex device) {
+  static auto* all = new std::array<DeviceStreams, kMaxDevices>();
+  return (*all)[static_cast<size_t>(device)];
+}
+
+// The number of the current stream for each device.
+thread_local std::array<c10::StreamId, kMaxDevices> current_numbers{};
+
+c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId number) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), number);
+}
+
+orStream_t make_handle(c10::DeviceIndex device, c10::StreamId number) {
+  DeviceStreams& streams = streams_of(device);
+  std::lock_guard<std::mutex> lock(streams.making);
+  auto& slot = streams.handles[static_cast<size_t>(number)];
+  orStream_t handle = slot.load(std::memory_order_relaxed);
+  if (handle == nullptr) {
+    DeviceScope scope(device);
+    if (number == 0) {
+      OR_CHECK(orStreamGetDefault(&handle));
+    } else {
+      OR_CHECK(orStreamCreateWithPriority(&handle, number > kStreamsPerPool ? kUrgent : 0));
+    }
+    slot.store(handle, std::memory_order_release);
+  }
+  return handle;
+}
+
+orStream_t handle_of(c10::DeviceIndex device, c10::StreamId number) {
+  if (C10_UNLIKELY(number >= kNumbers)) {
+    return reinterpret_cast<orStream_t>(number);
+  }
+  TORCH_CHECK(number >= 0, "there is no stream with the number ", number);
+  const orStream_t handle =
+      streams_of(device).handles[static_cast<size_t>(number)].load(std::memory_order_acquire);
+  return C10_LIKELY(handle != nullptr) ? handle : make_handle(device, number);
+}
+
+}  // namespace
+
+c10::Stream default_stream(c10::DeviceIndex device) {
+  return make_stream(device, 0);
+}
+
+c10::Stream current_stream(c10::DeviceIndex device) {
+  return make_stream(device, current_numbers[static_cast<size_t>(device)]);
+}
+
+c10::Stream exchange_stream(c10::Stream stream) {
+  const c10::DeviceIndex device = resolve(stream.device());
+  const c10::Stream before = current_stream(device);
+  current_numbers[static_cast<size_t>(device)] = stream.id();
+  return before;
+}
+
+c10::Stream stream_from_pool(c10::DeviceIndex device, int priority) {
+  const int pool = priority < 0 ? 1 : 0;
+  const uint32_t turn = streams_of(device).next[static_cast<size_t>(pool)].fetch_add(1);
+  const c10::Stream stream = make_stream(device, 1 + pool * kStreamsPerPool + turn % kStreamsPerPool);
+  stream_handle(stream);
+  return stream;
+}
+
+orStream_t stream_handle(c10::Stream stream) {
+  return handle_of(stream.device_index(), stream.id());
+}
+
+orStream_t current_stream_handle(c10::DeviceIndex device) {
+  return handle_of(device, current_numbers[static_cast<size_t>(device)]);
+}
+
+c10::Stream external_stream(orStream_t handle) {
+  int device = 0;
+  OR_CHECK(orStreamGetDevice(handle, &device));
+  return make_stream(static_cast<c10::DeviceIndex>(device), reinterpret_cast<c10::StreamId>(handle));
+}
+
+bool query_stream(c10::Stream stream) {
+  const orError_t answer = orStreamQuery(stream_handle(stream));
+  if (answer == orErrorNotReady) {
+    return false;
+  }
+  OR_CHECK(answer);
+  return true;
+}
+
+void synchronize_stream(c10::Stream stream) {
+  OR_CHECK(orStreamSynchronize(stream_handle(stream)));
+}
+
+int stream_priority(c10::Stream stream) {
+  int priority = 0;
+  OR_CHECK(orStreamGetPriority(stream_handle(stream), &priority));
+  return priority;
+}
+
+}  // namespace openreg
