@@ -1,0 +1,94 @@
+// torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/ and waits without
+// the GIL.
+#include "common/check.h"
+#include "device/device.h"
+#include "event/event.h"
+#include "stream/schedule.h"
+#include "stream/stream.h"
+
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Exceptions.h>
+
+namespace py = pybind11;
+
+namespace {
+
+using openreg::kDevice;
+using torch::wrap_pybind_function_no_gil;
+
+c10::Stream stream_of(int64_t id, int device) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)), id);
+}
+
+c10::DeviceIndex checked(int device) {
+  openreg::device_properties(static_cast<c10::DeviceIndex>(device));
+  return static_cast<c10::DeviceIndex>(device);
+}
+
+int exchange_device(int device) {
+  return openreg::exchange_device(static_cast<c10::DeviceIndex>(device));
+}
+
+int maybe_exchange_device(int device) {
+  return openreg::maybe_exchange_device(static_cast<c10::DeviceIndex>(device));
+}
+
+void bind_devices(py::module_& m) {
+  m.def("device_count",
+        wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::device_count()); }));
+  m.def("init", wrap_pybind_function_no_gil([] { openreg::device_count_ensure_non_zero(); }));
+  m.def("current_device",
+        wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
+  m.def("set_device", wrap_pybind_function_no_gil([](int device) { openreg::set_device(checked(device)); }));
+  m.def("exchange_device", wrap_pybind_function_no_gil(exchange_device));
+  m.def("maybe_exchange_device", wrap_pybind_function_no_gil(maybe_exchange_device));
+  m.def("synchronize",
+        wrap_pybind_function_no_gil([](int device) { openreg::synchronize_device(checked(device)); }));
+  m.def("is_open",
+        wrap_pybind_function_no_gil([](int device) { return openreg::device_is_open(checked(device)); }));
+  m.def("device_properties", wrap_pybind_function_no_gil([](int device) {
+          return openreg::device_properties(static_cast<c10::DeviceIndex>(device));
+        }));
+  py::class_<orDeviceProperties>(m, "DeviceProperties", "What a device is. Sizes in bytes.")
+      .def_property_readonly("name", [](const orDeviceProperties& p) { return std::string(p.name); })
+      .def_readonly("total_memory", &orDeviceProperties::total_memory)
+      .def_readonly("allocation_granularity", &orDeviceProperties::allocation_granularity)
+      .def_readonly("major", &orDeviceProperties::major)
+      .def_readonly("minor", &orDeviceProperties::minor)
+      .def_readonly("multi_processor_count", &orDeviceProperties::multi_processor_count)
+      .def("__repr__", [](const orDeviceProperties& p) {
+        return "DeviceProperties(name='" + std::string(p.name) + "', major=" + std::to_string(p.major) +
+               ", minor=" + std::to_string(p.minor) +
+               ", total_memory=" + std::to_string(p.total_memory >> 20) +
+               "MB, multi_processor_count=" + std::to_string(p.multi_processor_count) + ")";
+      });
+}
+
+void bind_streams(py::module_& m) {
+  m.def("default_stream_id", wrap_pybind_function_no_gil(
+                                 [](int device) { return openreg::default_stream(checked(device)).id(); }));
+  m.def("stream_priority", wrap_pybind_function_no_gil([](int64_t id, int device) {
+          return openreg::stream_priority(stream_of(id, device));
+        }));
+  m.def("external_stream_id", wrap_pybind_function_no_gil([](uintptr_t handle) {
+          const c10::Stream stream = openreg::external_stream(reinterpret_cast<orStream_t>(handle));
+          return std::pair<int64_t, int>(stream.id(), stream.device_index());
+        }));
+  m.def("elapsed_time", wrap_pybind_function_no_gil([](uintptr_t start, uintptr_t end) {
+          return openreg::elapsed_time(reinterpret_cast<void*>(start), reinterpret_cast<void*>(end));
+        }));
+  m.def("set_schedule", wrap_pybind_function_no_gil([](int schedule, uint64_t seed) {
+          openreg::set_schedule(static_cast<orSchedule>(schedule), seed);
+        }));
+  m.def("get_schedule", wrap_pybind_function_no_gil([] {
+          const auto [schedule, seed] = openreg::schedule_and_seed();
+          return std::pair<int, uint64_t>(schedule, seed);
+        }));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  bind_devices(m);
+  bind_streams(m);
+}

@@ -1,0 +1,57 @@
+"""``torch.openreg``: the device as users of ``torch.cuda`` know one.
+
+Every name means what it means in ``torch.cuda``. Nothing here opens a device before it is used.
+"""
+
+from ._lazy import _is_in_bad_fork, _lazy_init, init, is_initialized
+from ._types import *  # noqa: F403
+from ._types import __all__ as _types
+from .device import (
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_device_name,
+    get_device_properties,
+    is_available,
+    set_device,
+    synchronize,
+)
+from .random import manual_seed, manual_seed_all
+from .stream import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    *_types,
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "_is_in_bad_fork",
+    "_lazy_init",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "get_device_name",
+    "get_device_properties",
+    "init",
+    "is_available",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "set_device",
+    "set_stream",
+    "stream",
+    "synchronize",
+]

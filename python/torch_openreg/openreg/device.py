@@ -1,0 +1,86 @@
+"""Devices: how many there are, which one is current, what one is."""
+
+from typing import Any
+
+import torch
+
+from torch_openreg import _C
+from torch_openreg._build import DEVICE_NAME
+
+from ._lazy import _lazy_init
+
+DeviceLike = torch.device | str | int | None
+
+
+def index_of(device: DeviceLike) -> int:
+    """The index that ``device`` names; the current device's for ``None`` or a device without an index."""
+    if device is None:
+        return _C.current_device()
+    if isinstance(device, int):
+        return device
+    device = torch.device(device)
+    if device.type != DEVICE_NAME:
+        raise ValueError(f"expected a device of type '{DEVICE_NAME}', got '{device}'")
+    return _C.current_device() if device.index is None else device.index
+
+
+def is_available() -> bool:
+    """Whether there is at least one device."""
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """The number of devices; 0 when they cannot be counted."""
+    return _C.device_count()
+
+
+def current_device() -> int:
+    """The index of this thread's current device."""
+    _lazy_init()
+    return _C.current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Makes ``device`` this thread's current one. A negative index changes nothing."""
+    index = index_of(device)
+    if index >= 0:
+        _lazy_init()
+        _C.set_device(index)
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Waits until all work of the device's streams is done."""
+    _lazy_init()
+    _C.synchronize(index_of(device))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    return get_device_properties(device).name
+
+
+def get_device_properties(device: DeviceLike = None) -> "_C.DeviceProperties":
+    """Name, total memory and so on; does not open the device."""
+    return _C.device_properties(index_of(device))
+
+
+class device:
+    """Makes a device current for a ``with`` block; ``None`` or a negative index changes nothing."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = -1 if device is None else index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            _lazy_init()
+        self.prev_idx = _C.maybe_exchange_device(self.idx)
+
+    def __exit__(self, *exception: object) -> None:
+        self.idx = _C.maybe_exchange_device(self.prev_idx)
+
+
+class device_of(device):
+    """Makes the device of a tensor or storage current; one that lives elsewhere changes nothing."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.device.type == DEVICE_NAME else -1)

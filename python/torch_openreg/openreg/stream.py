@@ -1,0 +1,126 @@
+"""Streams and events: torch's own classes, with this device as the default."""
+
+from typing import Any
+
+import torch
+
+from torch_openreg import _C
+from torch_openreg._build import DEVICE_NAME
+
+from ._lazy import _lazy_init
+from .device import DeviceLike, index_of
+
+
+class Stream(torch.Stream):
+    """A queue of work that the device does in order.
+
+    Streams come from a pool and live as long as the process. ``priority`` is 0 or negative; a negative one is
+    urgent.
+    """
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> "Stream":
+        _lazy_init()
+        if "stream_id" in kwargs:
+            return super().__new__(cls, **kwargs)
+        return super().__new__(cls, torch.device(DEVICE_NAME, index_of(device)), priority=priority)
+
+    @property
+    def priority(self) -> int:
+        return _C.stream_priority(self.stream_id, self.device_index)
+
+    def record_event(self, event: "torch.Event | None" = None) -> "torch.Event":
+        """Records ``event``, or a new one, on this stream and returns it."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"torch.{DEVICE_NAME}.Stream(device={self.device}, stream_id={self.stream_id})"
+
+
+class ExternalStream(Stream):
+    """A stream that other code made with the runtime's ``orStreamCreate``; ``stream_ptr`` is its handle."""
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs: Any) -> "ExternalStream":
+        stream_id, index = _C.external_stream_id(stream_ptr)
+        if device is not None and index_of(device) != index:
+            raise ValueError(f"the stream belongs to device {index}, not to device {index_of(device)}")
+        return super().__new__(cls, **_as_ids(stream_id, index))
+
+
+class Event(torch.Event):
+    """A point in a stream: to wait for, to ask after, and with ``enable_timing`` to measure between."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> "Event":
+        return super().__new__(
+            cls, DEVICE_NAME, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
+
+    def elapsed_time(self, end_event: torch.Event) -> float:
+        """Milliseconds between the records of this event and of ``end_event``."""
+        return _C.elapsed_time(self.event_id, end_event.event_id)
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """The stream that work for the device goes to on this thread."""
+    _lazy_init()
+    stream = torch._C._accelerator_getStream(_checked(device))
+    return _as_stream(stream)
+
+
+def default_stream(device: DeviceLike = None) -> Stream:
+    _lazy_init()
+    index = _checked(device)
+    return Stream(**_as_ids(_C.default_stream_id(index), index))
+
+
+def set_stream(stream: "torch.Stream | None") -> None:
+    """Makes ``stream`` current on its device, and its device current. ``None`` changes nothing."""
+    if stream is not None:
+        _lazy_init()
+        torch._C._accelerator_setStream(stream)
+
+
+class StreamContext:
+    """Makes a stream, and its device, current for a ``with`` block; ``None`` changes nothing."""
+
+    def __init__(self, stream: "torch.Stream | None") -> None:
+        self.stream = stream
+
+    def __enter__(self) -> "torch.Stream | None":
+        if self.stream is None:
+            return None
+        self._device_before = _C.current_device()
+        self._stream_before = current_stream(self.stream.device)
+        set_stream(self.stream)
+        return self.stream
+
+    def __exit__(self, *exception: object) -> None:
+        if self.stream is not None:
+            set_stream(self._stream_before)
+            _C.set_device(self._device_before)
+
+
+def stream(stream: "torch.Stream | None") -> StreamContext:
+    """Makes ``stream`` current for a ``with`` block."""
+    return StreamContext(stream)
+
+
+def _checked(device: DeviceLike) -> int:
+    index = index_of(device)
+    _C.device_properties(index)  # raises for an index that no device has
+    return index
+
+
+def _as_ids(stream_id: int, index: int) -> dict[str, int]:
+    return {
+        "stream_id": stream_id,
+        "device_index": index,
+        "device_type": int(torch._C._autograd.DeviceType.PrivateUse1),
+    }
+
+
+def _as_stream(stream: torch.Stream) -> Stream:
+    return Stream(**_as_ids(stream.stream_id, stream.device_index))
