@@ -1,0 +1,75 @@
+"""The device beside the CPU, in one run, one compute thread each: `make bench`.
+
+Absolute times say much about the machine and little about us, so each row is measured in alternating rounds on
+both sides, and the table's last column is the ratio of the best rounds.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+from cases import CASES, Case
+
+
+def one_round(body: Callable[[], object], wait: Callable[[], object], count: int) -> float:
+    """Seconds for one call of ``body``."""
+    wait()
+    start = time.perf_counter()
+    for _ in range(count):
+        body()
+    wait()
+    return (time.perf_counter() - start) / count
+
+
+def measure(case: Case, device: str, rounds: int) -> tuple[float, float]:
+    """Best seconds on the CPU and on the device."""
+    sides = [
+        (case.make(torch.device("cpu")), lambda: None),
+        (case.make(torch.device(device)), torch.accelerator.synchronize),
+    ]
+    for body, wait in sides:
+        one_round(body, wait, max(3, case.count // 10))
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for side, (body, wait) in enumerate(sides):
+            best[side] = min(best[side], one_round(body, wait, case.count))
+    return best[0], best[1]
+
+
+def in_words(seconds: float) -> str:
+    return f"{seconds * 1e6:9.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:9.2f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", help="rows whose name contains this")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a row is over its limit")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    device = torch.accelerator.current_accelerator()
+    if device is None:
+        raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
+    rows = []
+    if not options.json:
+        print(f"{'':34} {'CPU':>12} {device.type:>12} {'ratio':>7} {'limit':>7}")
+    for case in CASES:
+        if options.only and options.only not in case.name:
+            continue
+        cpu, ours = measure(case, device.type, options.rounds)
+        rows.append({"name": case.name, "cpu": cpu, "device": ours, "ratio": ours / cpu, "limit": case.limit})
+        if not options.json:
+            limit = "" if case.limit is None else f"{case.limit:.2f}"
+            print(f"{case.name:34} {in_words(cpu)} {in_words(ours)} {ours / cpu:7.2f} {limit:>7}", flush=True)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    if options.check and any(row["limit"] is not None and row["ratio"] > row["limit"] for row in rows):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

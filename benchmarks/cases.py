@@ -1,0 +1,126 @@
+"""What `make bench` measures: each case makes, for a device, a function to call again and again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+Body = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    make: Callable[[torch.device], Body]
+    count: int
+    limit: float | None = None  # the promise: at most this many times the CPU
+
+
+def empty(device: torch.device) -> Body:
+    return lambda: torch.empty(16, device=device)
+
+
+def add(elements: int) -> Callable[[torch.device], Body]:
+    def make(device: torch.device) -> Body:
+        a = torch.ones(elements, device=device)
+        return lambda: a + a
+
+    return make
+
+
+def add_scalar_(device: torch.device) -> Body:
+    a = torch.ones(16, device=device)
+    return lambda: a.add_(1)
+
+
+def view(device: torch.device) -> Body:
+    a = torch.ones(16, device=device)
+    return lambda: a.view(4, 4)
+
+
+def item(device: torch.device) -> Body:
+    a = torch.ones(16, device=device)[:1]
+    return lambda: (a + a).item()
+
+
+def softmax(device: torch.device) -> Body:
+    a = torch.randn(1024, 1024).to(device)
+    return lambda: torch.softmax(a, -1)
+
+
+def mm(device: torch.device) -> Body:
+    a = torch.randn(512, 512).to(device)
+    return lambda: a @ a
+
+
+def training_step(model: nn.Module, shape: tuple[int, ...], device: torch.device) -> Body:
+    model = model.to(device)
+    data = torch.randn(*shape).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(data).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def mlp(width: int, batch: int) -> Callable[[torch.device], Body]:
+    def make(device: torch.device) -> Body:
+        torch.manual_seed(0)
+        layers = [
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, 10),
+        ]
+        return training_step(nn.Sequential(*layers), (batch, width), device)
+
+    return make
+
+
+def convolutional_net(device: torch.device) -> Body:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
+    return training_step(nn.Sequential(*layers, nn.Flatten(), nn.Linear(32, 10)), (16, 3, 32, 32), device)
+
+
+def transformer_layer(device: torch.device) -> Body:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
+    return training_step(layer, (8, 64, 128), device)
+
+
+class LastOutput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(64, 64, batch_first=True)
+
+    def forward(self, data: torch.Tensor) -> torch.Tensor:
+        return self.lstm(data)[0][:, -1]
+
+
+def lstm(device: torch.device) -> Body:
+    torch.manual_seed(0)
+    return training_step(LastOutput(), (16, 20, 64), device)
+
+
+CASES = [
+    Case("empty, 16 elements", empty, 5000, 1.15),
+    Case("add, 16 elements", add(16), 5000, 1.6),
+    Case("add a scalar in place, 16", add_scalar_, 5000, 1.5),
+    Case("view", view, 5000, 1.1),
+    Case("(a + a).item()", item, 2000, 3.0),
+    Case("add, a million elements", add(1_000_000), 200, 1.1),
+    Case("softmax, 1024 x 1024", softmax, 50, 1.05),
+    Case("mm, 512 x 512", mm, 50, 1.05),
+    Case("training step, tiny MLP", mlp(16, 8), 200, 1.3),
+    Case("training step, MLP", mlp(256, 128), 50, 1.0),
+    Case("training step, convolutional net", convolutional_net, 20, 1.0),
+    Case("training step, transformer layer", transformer_layer, 20, 1.0),
+    Case("training step, LSTM", lstm, 20, 1.1),
+]
