@@ -1,0 +1,22 @@
+"""Shared by all tests: which device is under test, and a clean thread to test on."""
+
+import pytest
+import torch
+
+DEVICE = "openreg"
+
+
+@pytest.fixture(autouse=True)
+def first_device():
+    """Every test begins and ends with device 0 and its default stream current."""
+    yield
+    torch.openreg.synchronize(0)
+    torch.openreg.synchronize(1)
+    torch.openreg.set_stream(torch.openreg.default_stream(1))
+    torch.openreg.set_stream(torch.openreg.default_stream(0))
+    assert torch.openreg.current_device() == 0
+
+
+@pytest.fixture
+def device() -> str:
+    return DEVICE

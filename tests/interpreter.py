@@ -1,0 +1,72 @@
+"""Runs code in an interpreter of its own, for tests of what happens when torch is imported.
+
+The interpreter starts outside the repository, which must not matter, and without the
+variables that decide how the device is loaded.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+TIMEOUT = 120
+
+
+def environment(path: list[Path] | None = None, **variables: str) -> dict[str, str]:
+    """This process's environment with `path` first on PYTHONPATH."""
+    kept = {
+        k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD" and "OPENREG" not in k
+    }
+    inherited = [kept["PYTHONPATH"]] if kept.get("PYTHONPATH") else []
+    kept["PYTHONPATH"] = os.pathsep.join([*map(str, path or []), *inherited])
+    return kept | variables
+
+
+def python(
+    *arguments: str, path: list[Path] | None = None, code: int = 0, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs the interpreter with these arguments and expects it to end with `code`."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            cwd=cwd or elsewhere,
+            env=environment(path, **variables),
+        )
+    assert done.returncode == code, f"ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def execute(source: str, *arguments: str, **options: object) -> str:
+    """Runs the source, whose assertions are the test, and returns what it printed, stripped."""
+    return python("-c", textwrap.dedent(source), *arguments, **options).stdout.strip()
+
+
+@functools.cache
+def installed() -> Path:
+    """The folder in which the package under test is installed."""
+    found = execute("import importlib.metadata as m; print(m.distribution('torch_openreg').locate_file(''))")
+    return Path(found)
+
+
+def copy_of_installed(target: Path) -> Path:
+    """A copy of the package and its entry point, to be broken and put first on the path. Returns it."""
+    for source in installed().glob("torch_openreg*"):
+        shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return target / "torch_openreg"
+
+
+def backend(target: Path, name: str, source: str) -> Path:
+    """A distribution whose `torch.backends` entry point calls `autoload` of the source. Returns `target`."""
+    info = target / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[torch.backends]\n{name} = {name}:autoload\n")
+    (target / f"{name}.py").write_text(textwrap.dedent(source))
+    return target

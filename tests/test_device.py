@@ -1,0 +1,133 @@
+"""Devices: counting, choosing, describing, and errors in words."""
+
+import threading
+
+import pytest
+import torch
+
+
+def test_a_bare_import_of_torch_gives_the_device():
+    assert repr(torch.tensor(1, device="openreg")) == "tensor(1, device='openreg:0')"
+
+
+def test_count_and_availability():
+    assert torch.openreg.device_count() == 2
+    assert torch.openreg.is_available()
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.device_count() == 2
+    assert torch.accelerator.current_accelerator() == torch.device("openreg")
+
+
+def test_set_device_takes_every_way_to_name_one():
+    for name in (1, "openreg:1", torch.device("openreg", 1)):
+        torch.openreg.set_device(name)
+        assert torch.openreg.current_device() == 1
+        assert torch.empty(1, device="openreg").device == torch.device("openreg:1")
+        torch.openreg.set_device(0)
+    torch.openreg.set_device(-1)
+    assert torch.openreg.current_device() == 0
+
+
+def test_device_contexts_restore_also_after_an_exception():
+    with pytest.raises(KeyError), torch.openreg.device(1):
+        assert torch.openreg.current_device() == 1
+        with torch.openreg.device("openreg:0"):
+            assert torch.openreg.current_device() == 0
+        assert torch.openreg.current_device() == 1
+        raise KeyError
+    assert torch.openreg.current_device() == 0
+    with torch.openreg.device(None):
+        assert torch.openreg.current_device() == 0
+    with torch.openreg.device_of(torch.empty(1, device="openreg:1")):
+        assert torch.openreg.current_device() == 1
+    with torch.openreg.device_of(torch.empty(1)):
+        assert torch.openreg.current_device() == 0
+    with torch.accelerator.device_index(1):
+        assert torch.accelerator.current_device_index() == 1
+    assert torch.accelerator.current_device_index() == 0
+
+
+def test_the_current_device_is_a_threads_own():
+    seen = []
+    torch.openreg.set_device(1)
+    thread = threading.Thread(target=lambda: seen.append(torch.openreg.current_device()))
+    thread.start()
+    thread.join()
+    torch.openreg.set_device(0)
+    assert seen == [0]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: torch.openreg.set_device(7),
+        lambda: torch.openreg.get_device_properties(7),
+        lambda: torch.openreg.synchronize(7),
+        lambda: torch.empty(1, device="openreg:7"),
+        lambda: torch.openreg.Stream(7),
+        lambda: torch.openreg.current_stream(7),
+        lambda: torch.accelerator.set_device_index(7),
+        lambda: torch.openreg.device(7).__enter__(),
+        lambda: torch.ones(1).to("openreg:7"),
+    ],
+)
+def test_a_bad_index_is_an_error_in_words(use):
+    with pytest.raises(torch.AcceleratorError, match=r"index 7 .* 2 devices"):
+        use()
+    assert torch.ones(2, device="openreg").sum().item() == 2
+
+
+def test_another_devices_name_is_refused():
+    with pytest.raises(ValueError, match="expected a device of type 'openreg', got 'cpu'"):
+        torch.openreg.set_device("cpu")
+
+
+def test_properties():
+    properties = torch.openreg.get_device_properties(1)
+    assert properties.total_memory == 8 << 30
+    assert properties.name == torch.openreg.get_device_name("openreg:1")
+    assert properties.name in repr(properties)
+
+
+def test_capability_lists_every_dtype():
+    dtypes = torch.accelerator.get_device_capability("openreg:0")["supported_dtypes"]
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64):
+        assert dtype in dtypes
+
+
+def test_initialisation():
+    torch.openreg.init()
+    assert torch.openreg.is_initialized()
+    assert not torch.openreg._is_in_bad_fork()
+
+
+def test_methods_and_properties_with_the_devices_name():
+    tensor = torch.ones(3).openreg()
+    assert tensor.is_openreg and not torch.ones(1).is_openreg
+    assert torch.ones(3).openreg(1).device.index == 1
+    module = torch.nn.Linear(2, 2).openreg()
+    assert all(parameter.is_openreg for parameter in module.parameters())
+
+
+def test_tensor_types():
+    tensor = torch.openreg.FloatTensor(2, 3)
+    assert tensor.shape == (2, 3) and tensor.dtype == torch.float32 and tensor.is_openreg
+    assert isinstance(tensor, torch.openreg.FloatTensor)
+    assert not isinstance(tensor, torch.openreg.IntTensor)
+    assert not isinstance(torch.ones(1), torch.openreg.FloatTensor)
+    assert torch.openreg.LongTensor([1, 2]).tolist() == [1, 2]
+    assert tensor.type() == "torch.openreg.FloatTensor"
+    assert torch.ones(2).type("torch.openreg.HalfTensor").dtype == torch.float16
+
+
+def test_the_name_is_written_once():
+    """The device's name as a string appears in none of the sources of the integration or the runtime."""
+    import pathlib
+
+    root = pathlib.Path(__file__).parent.parent
+    sources = [
+        p for d in ("csrc", "runtime", "include") for p in (root / d).rglob("*") if p.suffix in (".h", ".cpp")
+    ]
+    assert sources
+    spelled = [p for p in sources if "tests" not in p.parts and '"openreg"' in p.read_text()]
+    assert spelled == []

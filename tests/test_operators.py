@@ -1,0 +1,254 @@
+"""The minimum operators, copies, and the engine: every CPU kernel, in place, without copies."""
+
+import pytest
+import torch
+
+
+def both(*shape, dtype=torch.float32):
+    torch.manual_seed(0)
+    cpu = (
+        torch.randn(*shape).to(dtype) if dtype.is_floating_point else torch.randint(0, 10, shape, dtype=dtype)
+    )
+    return cpu, cpu.to("openreg")
+
+
+# ---- Copies
+
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("source", DTYPES)
+@pytest.mark.parametrize("target", DTYPES)
+def test_copies_convert(source, target):
+    cpu = torch.arange(6).to(source)
+    for made in (cpu.to("openreg").to(target), cpu.to("openreg", target), cpu.to(target).to("openreg")):
+        assert made.dtype == target and made.is_openreg
+        assert torch.equal(made.cpu(), cpu.to(target))
+
+
+def test_copies_of_every_layout():
+    cpu = torch.randn(4, 5, 6)
+    for view in (
+        cpu,
+        cpu.t() if cpu.dim() == 2 else cpu.transpose(0, 2),
+        cpu[::2, 1:, ::3],
+        cpu.expand(2, 4, 5, 6),
+    ):
+        there = view.to("openreg")
+        assert torch.equal(there.cpu(), view)
+        target = torch.zeros(view.shape, device="openreg").transpose(0, 1)
+        target.copy_(view.transpose(0, 1))
+        assert torch.equal(target.transpose(0, 1).cpu(), view)
+        back = torch.empty(view.shape).transpose(0, 1)
+        back.copy_(there.transpose(0, 1))
+        assert torch.equal(back.transpose(0, 1), view)
+
+
+def test_copies_between_devices():
+    cpu, there = both(100, 100)
+    other = there.to("openreg:1")
+    assert other.device.index == 1 and torch.equal(other.cpu(), cpu)
+    other.t().copy_(there)
+    assert torch.equal(other.cpu(), cpu.t())
+    assert torch.equal(there.half().to("openreg:1").float().cpu(), cpu.half().float())
+
+
+def test_complex_views_copy():
+    cpu = torch.randn(4, dtype=torch.complex64)
+    there = cpu.to("openreg")
+    assert torch.equal(there.conj().cpu(), cpu.conj())
+    assert torch.equal(there.conj().imag.cpu(), cpu.conj().imag)
+    assert torch.equal((there.conj() @ there).cpu(), cpu.conj() @ cpu)
+
+
+# ---- The engine
+
+
+def test_results_are_born_on_the_device():
+    a = torch.ones(1000, device="openreg")
+    before = torch.accelerator.memory_allocated()
+    b = a + a
+    assert b.device == a.device
+    assert torch.accelerator.memory_allocated() - before == 4096
+
+
+OPERATORS = {
+    "add": lambda a: a + a * 2 - 1,
+    "mm": lambda a: a @ a,
+    "softmax": lambda a: a.softmax(-1),
+    "sum": lambda a: a.sum(0, keepdim=True),
+    "max": lambda a: a.max(1),
+    "sort": lambda a: a.sort(0),
+    "topk": lambda a: a.topk(3),
+    "cat": lambda a: torch.cat([a, a, a.t()], 1),
+    "where": lambda a: torch.where(a > 0, a, 0.0),
+    "index": lambda a: a[[0, 2], 1:],
+    "mask": lambda a: a[a > 0],
+    "nonzero": lambda a: a.nonzero(),
+    "split": lambda a: a.split(3),
+    "unbind": lambda a: a.unbind(),
+    "svd": lambda a: torch.linalg.svdvals(a),
+    "fft": lambda a: torch.fft.fft(a).abs(),
+    "layer_norm": lambda a: torch.nn.functional.layer_norm(a, a.shape[1:]),
+    "gelu": lambda a: torch.nn.functional.gelu(a),
+    "cumsum": lambda a: a.cumsum(1),
+    "einsum": lambda a: torch.einsum("ij,kj->ik", a, a),
+    "unique": lambda a: a.round().unique(return_counts=True),
+    "foreach": lambda a: torch._foreach_add([a, a], 1),
+    "std": lambda a: torch.std_mean(a, 1),
+    "view_as_complex": lambda a: torch.view_as_complex(a.reshape(5, 10, 2)).abs(),
+    "unfold": lambda a: a.unfold(1, 2, 2) * 1,
+    "scatter": lambda a: torch.zeros_like(a).scatter(1, (a > 0).long(), a),
+    "meshgrid": lambda a: torch.meshgrid(a[0], a[1], indexing="ij"),
+    "histc": lambda a: a.histc(5),
+    "equal": lambda a: torch.tensor(torch.equal(a, a + 1)),
+    "allclose": lambda a: torch.tensor(torch.allclose(a, a)),
+}
+
+
+def compare(mine, theirs):
+    if isinstance(theirs, torch.Tensor):
+        torch.testing.assert_close(mine.cpu(), theirs)
+    else:
+        assert len(mine) == len(theirs)
+        for m, t in zip(mine, theirs, strict=True):
+            compare(m, t)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_agree_with_the_cpu(name):
+    cpu, there = both(10, 10)
+    operator = OPERATORS[name]
+    compare(operator(there), operator(cpu))
+
+
+def test_in_place_and_out():
+    cpu, there = both(5, 5)
+    there.add_(1).mul_(2)
+    compare(there, (cpu + 1) * 2)
+    out = torch.empty(5, 5, device="openreg")
+    pointer = out.data_ptr()
+    assert torch.mul(there, 2, out=out) is out
+    assert out.data_ptr() == pointer
+    compare(out, (cpu + 1) * 4)
+
+
+def test_out_is_resized():
+    a = torch.ones(1000, device="openreg")
+    for start in (0, 1, 2000):
+        out = torch.empty(start, device="openreg")
+        out.resize_(0)
+        torch.add(a, a, out=out)
+        assert out.shape == (1000,) and out.sum().item() == 2000
+        assert out.untyped_storage().nbytes() >= 4000
+        out.add_(1)
+        assert out.sum().item() == 3000
+
+
+def test_views_returned_by_kernels_share_the_storage():
+    a = torch.arange(6.0, device="openreg")
+    v = a.unfold(0, 2, 2)
+    v[0, 0] = 42
+    assert a[0].item() == 42
+    assert v.untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
+
+
+def test_numbers_may_stay_on_the_host_but_arrays_may_not():
+    a = torch.ones(3, device="openreg")
+    assert (a + torch.tensor(2.0)).tolist() == [3, 3, 3]
+    assert a[torch.tensor([0, 1])].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match=r"same device.*openreg:0 and cpu"):
+        a + torch.ones(3)
+    with pytest.raises(RuntimeError, match=r"same device.*openreg:0 and openreg:1"):
+        a + torch.ones(3, device="openreg:1")
+    assert a.sum().item() == 3
+
+
+def test_errors_are_pytorchs_own_and_nothing_breaks():
+    a = torch.ones(2, 3, device="openreg")
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        a @ a
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        a[torch.tensor([5], device="openreg")]
+    with pytest.raises(RuntimeError, match="must match the size"):
+        a + torch.ones(4, device="openreg")
+    assert a.sum().item() == 6
+
+
+def test_an_operator_without_a_kernel_says_so():
+    a = torch.ones(2, device="openreg")
+    with pytest.raises(NotImplementedError, match=r"aten::_cudnn_init_dropout_state.*openreg|_cudnn"):
+        torch._cudnn_init_dropout_state(0.5, True, 0, dtype=torch.uint8, device="openreg")
+    assert a.sum().item() == 2
+
+
+def test_factories():
+    for make in (
+        lambda d: torch.zeros(3, device=d),
+        lambda d: torch.arange(0, 10, 3, device=d),
+        lambda d: torch.eye(3, device=d),
+        lambda d: torch.linspace(0, 1, 5, device=d),
+        lambda d: torch.full((2, 2), 7, device=d),
+        lambda d: torch.tril_indices(3, 3, device=d),
+        lambda d: torch.tensor([[1, 2], [3, 4]], device=d),
+        lambda d: torch.empty_strided((2, 3), (1, 2), device=d).fill_(3),
+    ):
+        mine, theirs = make("openreg:1"), make("cpu")
+        assert mine.device == torch.device("openreg:1")
+        assert mine.stride() == theirs.stride()
+        compare(mine, theirs)
+
+
+def test_random_numbers_repeat_from_a_seed():
+    torch.manual_seed(3)
+    a = torch.randn(100, device="openreg")
+    torch.manual_seed(3)
+    assert torch.equal(a, torch.randn(100, device="openreg"))
+    assert a.std().item() == pytest.approx(1, abs=0.3)
+
+
+def test_backward_agrees_with_the_cpu():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(10, 20), torch.nn.Tanh(), torch.nn.LayerNorm(20), torch.nn.Linear(20, 3)
+    )
+    data = torch.randn(7, 10)
+    model(data).square().mean().backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model.openreg()
+    model(data.openreg()).square().mean().backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        assert parameter.grad.is_openreg
+        compare(parameter.grad, gradient)
+
+
+def test_a_model_trains_as_on_the_cpu():
+    def train(device):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(
+            device
+        )
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        data = torch.linspace(-1, 1, 64).reshape(16, 4).to(device)
+        losses = []
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = (model(data) - data.sum(1, keepdim=True)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    assert train("openreg") == pytest.approx(train("cpu"), rel=1e-4)
+
+
+def test_printing():
+    assert repr(torch.ones(2, device="openreg:1")) == "tensor([1., 1.], device='openreg:1')"
+
+
+def test_kernels_leave_the_hosts_allocator_alone():
+    a = torch.ones(10, device="openreg") + 1
+    host = torch.ones(10)
+    assert host.device.type == "cpu" and host.numpy().sum() == 10
+    assert a.sum().item() == 20
