@@ -1,14 +1,21 @@
-// Runs host code as a kernel of the device: in stream order, traced, with CPU allocations born on the device.
+// Host code as a kernel of the device: in stream order, traced, below autograd and autocast.
+//
+// run_kernel waits for it; launch_kernel does not. What a kernel reads and writes it finds through aliases
+// (operators/alias.h) or kernel-view addresses (memory/kernel_view.h), made before the launch; an alias keeps
+// no device memory alive, and must not, since stream order does.
 #pragma once
 
 #include "common/check.h"
 #include "memory/kernel_allocator.h"
 #include "operators/below.h"
+#include "operators/quiet.h"
+#include "stream/schedule.h"
 #include "stream/stream.h"
 
 #include <c10/core/Device.h>
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 namespace openreg {
@@ -35,10 +42,19 @@ struct KernelCall {
   }
 };
 
+template <typename Body>
+struct LaunchedKernel {
+  static orError_t run(void* args, char* why, size_t why_size) {
+    return run_quietly([&] { (**static_cast<Body**>(args))(); }, why, why_size);
+  }
+  static void release(void* args) { delete *static_cast<Body**>(args); }
+};
+
 }  // namespace detail
 
-/// Runs `body` in the order of the device's current stream and returns when it is done. An exception that it
-/// throws arrives here as it was thrown and leaves the stream intact.
+/// Runs `body` in the order of the device's current stream and returns when it is done. CPU tensors that it
+/// makes are born on the device. An exception that it throws arrives here as it was thrown and leaves the
+/// stream intact.
 template <typename Body>
 void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
   using Call = detail::KernelCall<std::remove_reference_t<Body>>;
@@ -49,6 +65,23 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
     std::rethrow_exception(call.thrown);
   }
   OR_CHECK(result);
+}
+
+/// Queues `body` on the device's current stream and returns; under the blocking schedule, runs it. `name` is
+/// a literal: there is one for each call of this function in the source. CPU tensors that the body makes are
+/// scratch memory of the host. An exception that it throws is reported by the next synchronisation.
+template <typename Body>
+void launch_kernel(const char* name, c10::DeviceIndex device, Body body) {
+  if (schedule() == orScheduleBlocking) {
+    run_kernel(name, device, body);
+    return;
+  }
+  using Launched = detail::LaunchedKernel<Body>;
+  static const orKernel kernel{name, &Launched::run, &Launched::release};
+  auto owned = std::make_unique<Body>(std::move(body));
+  Body* args = owned.get();
+  OR_CHECK(orLaunchKernel(current_stream_handle(device), &kernel, &args, sizeof(args)));
+  owned.release();
 }
 
 }  // namespace openreg

@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
-#include "operators/below.h"
+#include "operators/quiet.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
@@ -18,16 +18,6 @@ namespace {
 
 // Work that was done and waits to be used again, by whichever thread asks next.
 std::atomic<Work*> returned{nullptr};
-
-// A kernel's warnings were given when its shapes were inferred; a thread of ours prints nothing.
-struct Silence final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-void say(char* why, size_t size, const char* words) {
-  std::strncpy(why, words, size - 1);
-  why[size - 1] = '\0';
-}
 
 // Kernels may use as many threads as the launching thread allows; setting it costs, so only when it changes.
 void use_threads(int threads) {
@@ -106,17 +96,8 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
 }
 
 orError_t Work::run(void* args, char* why, size_t why_size) {
-  try {
-    (*static_cast<Work**>(args))->execute();
-    return orSuccess;
-  } catch (const c10::Error& error) {
-    say(why, why_size, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    say(why, why_size, error.what());
-  } catch (...) {
-    say(why, why_size, "an exception of an unknown type");
-  }
-  return orErrorKernelFailed;
+  Work* work = *static_cast<Work**>(args);
+  return run_quietly([work] { work->execute(); }, why, why_size);
 }
 
 void Work::release(void* args) {
@@ -124,9 +105,6 @@ void Work::release(void* args) {
 }
 
 void Work::execute() {
-  static thread_local Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-  const BelowEverything below;
   const OfferScope scope(offers_);
   use_threads(threads_);
   op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
