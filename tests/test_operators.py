@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from held import held
 
 
 def both(*shape, dtype=torch.float32):
@@ -165,12 +166,52 @@ def test_numbers_may_stay_on_the_host_but_arrays_may_not():
     assert a.sum().item() == 3
 
 
+def test_a_number_on_the_host_is_taken_at_the_call():
+    a, number = torch.ones(3, device="openreg"), torch.tensor(2.0)
+    a + number  # the shapes are known from now on
+    stream = torch.openreg.Stream()
+    with torch.openreg.stream(stream), held(stream):
+        b = a + number
+        number.fill_(100)
+    assert b.tolist() == [3, 3, 3]
+
+
+def test_the_default_dtype_is_respected():
+    a = torch.ones(3, dtype=torch.int64, device="openreg")
+    assert (a / a).dtype == torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert (a / a).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_operators_return_before_they_have_run():
+    stream = torch.openreg.Stream()
+    a = torch.randn(50, 50, device="openreg")
+    (a @ a).relu_().sum(0)
+    with torch.openreg.stream(stream), held(stream):
+        b = (a @ a).relu_().sum(0)
+        assert not stream.query()
+    torch.testing.assert_close(b.cpu(), (a.cpu() @ a.cpu()).relu().sum(0))
+
+
+def test_errors_that_depend_on_data_come_late_and_the_stream_goes_on():
+    a, bad = torch.ones(5, device="openreg"), torch.tensor([9], device="openreg")
+    a[torch.tensor([1], device="openreg")]  # the shapes are known from now on
+    a[bad]
+    with pytest.raises(torch.AcceleratorError, match=r"aten::index.Tensor.*index 9 is out of bounds"):
+        torch.openreg.synchronize()
+    torch.openreg.synchronize()
+    assert (a + 1).sum().item() == 10
+
+
 def test_errors_are_pytorchs_own_and_nothing_breaks():
     a = torch.ones(2, 3, device="openreg")
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         a @ a
-    with pytest.raises(IndexError, match="index 5 is out of bounds"):
-        a[torch.tensor([5], device="openreg")]
+    with pytest.raises(IndexError, match="too many indices"):
+        a[0, 0, 0]
     with pytest.raises(RuntimeError, match="must match the size"):
         a + torch.ones(4, device="openreg")
     assert a.sum().item() == 6

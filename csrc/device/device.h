@@ -1,6 +1,6 @@
 // Devices as torch knows them: how many there are and which one is the calling thread's current one.
 //
-// All functions may be called from any thread. None but synchronize opens a device.
+// All functions may be called from any thread. None opens a device.
 #pragma once
 
 #include "common/export.h"
@@ -13,6 +13,9 @@
 namespace openreg {
 
 inline constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
+
+/// Tables with a row for each device have this many; devices beyond are not counted.
+inline constexpr int kMaxDevices = 64;
 
 /// The number of devices; 0 if the runtime cannot say. Never throws.
 OPENREG_EXPORT c10::DeviceIndex device_count() noexcept;

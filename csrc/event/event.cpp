@@ -30,6 +30,16 @@ void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_devic
   OR_CHECK(orEventRecord(handle(*event), stream_handle(stream)));
 }
 
+bool try_record_event(void** event, c10::Stream stream) noexcept {
+  try {
+    record_event(event, stream, stream.device_index(), c10::EventFlag::PYTORCH_DEFAULT);
+    return true;
+  } catch (const std::exception&) {
+    destroy_event(*event);
+    return false;
+  }
+}
+
 void block_on_event(void* event, c10::Stream stream) {
   if (event != nullptr) {
     OR_CHECK(orStreamWaitEvent(stream_handle(stream), handle(event)));

@@ -15,7 +15,6 @@
 namespace openreg {
 namespace {
 
-constexpr int kMaxDevices = 64;
 
 // Leaked: tensors may be freed after static destructors have run.
 Pool& pool_of(c10::DeviceIndex device) {

@@ -51,15 +51,15 @@ void for_each_stat(DeviceStats& stats, Reset reset) {
 Block* Pool::allocate(size_t bytes, c10::StreamId stream) {
   // So large that rounding could overflow: left as it is, and refused by the runtime in words.
   const size_t size = bytes > (size_t{1} << 62) ? bytes : round_up(bytes, kGranularity);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   Cache& cache = cache_of(stream);
   Block* block = take(cache, size);
   if (C10_UNLIKELY(block == nullptr && !waiting_.empty())) {
-    collect(/*wait=*/false);
+    collect();
     block = take(cache, size);
   }
   if (C10_UNLIKELY(block == nullptr)) {
-    block = new_segment(stream, size, bytes);
+    block = new_segment(stream, size, bytes, lock);
     split(cache, block, size);
   }
   block->requested = bytes;
@@ -91,9 +91,11 @@ void Pool::record_stream(Block* block, c10::StreamId stream) {
 }
 
 void Pool::empty_cache() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  collect(/*wait=*/true);
-  release_segments();
+  std::unique_lock<std::mutex> lock(mutex_);
+  collect();
+  const std::vector<Block*> segments = take_whole_segments();
+  lock.unlock();
+  give_back(segments);
 }
 
 DeviceStats Pool::stats() {
@@ -180,7 +182,7 @@ void Pool::split(Cache& cache, Block* block, size_t size) {
   cache.tree(block->small).insert(remainder);
 }
 
-Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked) {
+Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked, std::unique_lock<std::mutex>& lock) {
   const bool small = size <= kLargestSmall;
   size_t length = size;
   if (size <= kLargestShared) {
@@ -193,9 +195,18 @@ Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked) {
   orError_t answer = orMalloc(&ptr, length);
   if (orGetErrorClass(answer) == orClassOutOfMemory) {
     ++stats_.num_alloc_retries;
-    collect(/*wait=*/true);
-    release_segments();
-    length = std::min(length, size <= kLargestShared ? round_up(size, kSmallSegment) : length);
+    lock.unlock();
+    OR_CHECK(orDeviceSynchronize());  // then every block that waits for another stream is free
+    lock.lock();
+    ++stats_.num_sync_all_streams;
+    collect();
+    const std::vector<Block*> segments = take_whole_segments();
+    lock.unlock();
+    give_back(segments);
+    lock.lock();
+    if (size <= kLargestShared) {
+      length = round_up(size, kSmallSegment);
+    }
     answer = orMalloc(&ptr, length);
   }
   if (orGetErrorClass(answer) == orClassOutOfMemory) {
@@ -222,7 +233,7 @@ void Pool::throw_out_of_memory(size_t asked) {
       " was asked for ", asked, " bytes; ", in_total(stats_.allocated_bytes),
       " bytes are in use by tensors, ", in_total(stats_.reserved_bytes) - in_total(stats_.allocated_bytes),
       " bytes are cached. The runtime says: ", words,
-      ". Free tensors or use smaller ones; OPENREG_MEMORY sets the size of the simulated memory.");
+      ". Free tensors or use smaller ones.");
 }
 
 void Pool::retire(Block* block) {
@@ -278,52 +289,58 @@ void Pool::empty_lists(Cache& cache) {
 void Pool::wait_for_other_streams(Block* block) {
   Waiting waiting{block, {}};
   for (const c10::StreamId other : block->used_by) {
+    // A stream that was destroyed meanwhile cannot record; orFree and this device's work still order the memory.
     void* event = nullptr;
-    const c10::Stream stream(c10::Stream::UNSAFE, c10::Device(kDevice, device_), other);
-    record_event(&event, stream, device_, c10::EventFlag::PYTORCH_DEFAULT);
-    waiting.events.push_back(event);
+    if (try_record_event(&event, c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device_), other))) {
+      waiting.events.push_back(event);
+    }
   }
   block->used_by.clear();
   waiting_.push_back(std::move(waiting));
 }
 
-void Pool::collect(bool wait) {
-  stats_.num_sync_all_streams += wait && !waiting_.empty() ? 1 : 0;
+void Pool::collect() {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
-    if (!wait && !std::ranges::all_of(waiting.events, query_event)) {
+    if (!std::ranges::all_of(waiting.events, query_event)) {
       return false;
     }
-    for (void* event : waiting.events) {
-      if (wait) {
-        synchronize_event(event);
-      }
-      destroy_event(event);
-    }
+    std::ranges::for_each(waiting.events, destroy_event);
     retire(waiting.block);
     return true;
   });
 }
 
-void Pool::release_segments() {
-  DeviceScope scope(device_);
+std::vector<Block*> Pool::take_whole_segments() {
+  std::vector<Block*> segments;
   for (auto& [stream, cache] : caches_) {
     empty_lists(*cache);
     for (Tree* tree : {&cache->small, &cache->large}) {
-      for (auto it = tree->begin(); it != tree->end();) {
-        Block* block = *it;
-        if (!block->is_whole_segment()) {
-          ++it;
-          continue;
+      std::erase_if(*tree, [&](Block* block) {
+        if (block->is_whole_segment()) {
+          segments.push_back(block);
         }
-        it = tree->erase(it);
-        OR_CHECK(orFree(block->ptr));
-        ++stats_.num_device_free;
-        subtract(stats_.segment, block->small, 1);
-        subtract(stats_.reserved_bytes, block->small, block->size);
-        delete block;
-      }
+        return block->is_whole_segment();
+      });
     }
   }
+  for (const Block* block : segments) {
+    ++stats_.num_device_free;
+    subtract(stats_.segment, block->small, 1);
+    subtract(stats_.reserved_bytes, block->small, block->size);
+  }
+  return segments;
+}
+
+// Called without the lock.
+void Pool::give_back(const std::vector<Block*>& segments) {
+  DeviceScope scope(device_);
+  orError_t failed = orSuccess;
+  for (Block* block : segments) {
+    const orError_t answer = orFree(block->ptr);
+    failed = failed == orSuccess ? answer : failed;
+    delete block;
+  }
+  OR_CHECK(failed);
 }
 
 }  // namespace openreg

@@ -11,7 +11,8 @@
 // blocks ordered by size, in which neighbours merge; a list is emptied into the tree only when nothing else
 // serves a request. Large blocks use the tree alone.
 //
-// Thread safety: every member function locks the pool's one mutex. The runtime's locks are inside of it.
+// Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees memory, which
+// waits for kernels, which may allocate.
 #pragma once
 
 #include "memory/block.h"
@@ -78,15 +79,16 @@ class Pool {
   Cache& cache_of(c10::StreamId stream);
   Block* take(Cache& cache, size_t size);
   Block* take_from_tree(Cache& cache, size_t size);
-  Block* new_segment(c10::StreamId stream, size_t size, size_t asked);
+  Block* new_segment(c10::StreamId stream, size_t size, size_t asked, std::unique_lock<std::mutex>& lock);
   void split(Cache& cache, Block* block, size_t size);
   void retire(Block* block);
   void put_into_tree(Cache& cache, Block* block);
   void merge_neighbour(Tree& tree, Block* block, Block* neighbour);
   void empty_lists(Cache& cache);
   void wait_for_other_streams(Block* block);
-  void collect(bool wait);
-  void release_segments();
+  void collect();
+  std::vector<Block*> take_whole_segments();
+  void give_back(const std::vector<Block*>& segments);
   [[noreturn]] void throw_out_of_memory(size_t asked);
 
   const c10::DeviceIndex device_;

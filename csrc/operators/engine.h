@@ -3,8 +3,10 @@
 // Note [The engine]
 // An operator for which the device has no kernel of its own arrives here with its arguments on a stack.
 // Device tensors are replaced by aliases, devices by the CPU, and the CPU kernel runs as a kernel of the
-// current stream. What it wrote is already where it belongs; what it made was born in device memory and is
-// taken over. Nothing is copied. The call returns when the kernel has run.
+// current stream. Where the shapes of its results can be known before, they are allocated, the work is
+// queued, and the call returns (launch.h). Where they cannot, or under the blocking schedule, it runs here
+// and now: what it wrote is already where it belongs, what it made was born in device memory and is taken
+// over. Nothing is copied.
 //
 // Thread safety: any number of threads may run operators at the same time.
 #pragma once
@@ -14,7 +16,8 @@
 
 namespace openreg {
 
-/// A boxed kernel for any operator. Throws what the CPU kernel throws.
+/// A boxed kernel for any operator. What is wrong with shapes, dtypes and devices is thrown at once; what is
+/// wrong with data is thrown by the next synchronisation, or at once by an operator that waits.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace openreg

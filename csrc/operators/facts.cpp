@@ -64,10 +64,11 @@ int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& re
   return OperatorFacts::kFresh;
 }
 
-// Indexing takes indices from either side, and checks them itself.
-bool takes_host_tensors(const std::string& name) {
-  return name.starts_with("aten::index.") || name.starts_with("aten::index_put") ||
-         name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
+// Takes indices from the host or the device, and checks them itself. Its shapes depend on data only where an index is
+// a mask, and then its Meta kernel says so.
+bool is_indexing(const std::string& name) {
+  return name == "aten::index" || name.starts_with("aten::index_put") || name.starts_with("aten::_index_put") ||
+         name.starts_with("aten::_unsafe_index");
 }
 
 // Found by comparing all operators; see tests/ops. Their first call of a kind waits, and the shapes are kept.
@@ -98,7 +99,7 @@ bool holds_tensors(const c10::TypePtr& type) {
 
 Behaviour behaviour_of(const c10::OperatorHandle& op) {
   // A borrowed kernel draws from the host's generator, whose numbers come in the order in which kernels run.
-  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) ||
+  if ((op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name)) || op.hasTag(at::Tag::data_dependent_output) ||
       op.hasTag(at::Tag::nondeterministic_seeded)) {
     return Behaviour::Wait;
   }
@@ -132,7 +133,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   }
   facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
-  facts->takes_host_tensors = takes_host_tensors(facts->name);
+  facts->takes_host_tensors = is_indexing(op.operator_name().name);
   return facts;
 }
 

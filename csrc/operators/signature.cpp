@@ -41,6 +41,7 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack)
   device_ = -1;
   words_.clear();
   words_.push_back(reinterpret_cast<int64_t>(&facts));
+  words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // of what integers become
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
     if (!add(stack[begin + i], facts.by_type[i])) {

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
+#include "operators/float_mode.h"
 #include "operators/quiet.h"
 
 #include <ATen/Parallel.h>
@@ -19,14 +20,40 @@ namespace {
 // Work that was done and waits to be used again, by whichever thread asks next.
 std::atomic<Work*> returned{nullptr};
 
-// Kernels may use as many threads as the launching thread allows; setting it costs, so only when it changes.
-void use_threads(int threads) {
-  static thread_local int current = 0;
-  if (C10_UNLIKELY(current != threads)) {
-    at::set_num_threads(threads);
-    current = threads;
+// Whether this thread launches work; otherwise it is a worker of the runtime.
+thread_local bool launches = false;
+
+// A kernel sees the launching thread's number of threads and treatment of denormals. A worker keeps them for the next
+// kernel, since setting them costs; a host thread that runs work while it waits has its own back afterwards.
+class LaunchersSettings {
+ public:
+  LaunchersSettings(int threads, unsigned float_mode) : mode_before_(float_mode_now()) {
+    if (C10_UNLIKELY(mode_before_ != float_mode)) {
+      set_float_mode(float_mode);
+    }
+    static thread_local int current = 0;
+    const int now = launches ? at::get_num_threads() : current;
+    if (C10_UNLIKELY(now != threads)) {
+      threads_before_ = now;
+      at::set_num_threads(threads);
+      current = threads;
+    }
   }
-}
+  ~LaunchersSettings() {
+    if (C10_UNLIKELY(launches && threads_before_ > 0)) {
+      at::set_num_threads(threads_before_);
+    }
+    if (C10_UNLIKELY(float_mode_now() != mode_before_)) {
+      set_float_mode(mode_before_);
+    }
+  }
+  LaunchersSettings(const LaunchersSettings&) = delete;
+  LaunchersSettings& operator=(const LaunchersSettings&) = delete;
+
+ private:
+  int threads_before_ = 0;
+  unsigned mode_before_;
+};
 
 }  // namespace
 
@@ -62,6 +89,7 @@ void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
   op_ = op;
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
+  float_mode_ = float_mode_now();
 }
 
 at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
@@ -87,6 +115,7 @@ at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
 }
 
 void Work::submit(const orKernel& kernel, orStream_t stream) {
+  launches = true;
   Work* self = this;
   const orError_t answer = orLaunchKernel(stream, &kernel, &self, sizeof(self));
   if (C10_UNLIKELY(answer != orSuccess)) {
@@ -106,7 +135,7 @@ void Work::release(void* args) {
 
 void Work::execute() {
   const OfferScope scope(offers_);
-  use_threads(threads_);
+  const LaunchersSettings settings(threads_, float_mode_);
   op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
   if (plan_) {
     place_results();

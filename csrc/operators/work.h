@@ -33,9 +33,11 @@ class Work {
   /// Sets what to run. `plan` may be null: nothing is returned then.
   void set(const c10::OperatorHandle& op, PlanPtr plan);
   void add(c10::IValue value) { stack_.push_back(std::move(value)); }
+  /// A number on the host, with the value that it has now.
   void add_host(const at::Tensor& tensor) {
-    held_.push_back(tensor);
-    stack_.push_back(tensor);
+    const bool may_change = tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    held_.push_back(may_change ? tensor.clone() : tensor);
+    stack_.push_back(held_.back());
   }
   void add_alias(const at::Tensor& tensor, bool writes) { stack_.push_back(make_alias(tensor, writes)); }
   /// An alias that lives as long as the work.
@@ -61,6 +63,7 @@ class Work {
   size_t used_ = 0;
   c10::SmallVector<at::Tensor, 2> held_;
   int threads_ = 0;
+  unsigned float_mode_ = 0;
   Work* next_ = nullptr;
 };
 

@@ -10,7 +10,6 @@
 namespace openreg {
 namespace {
 
-constexpr int kMaxDevices = 64;
 constexpr int kNumbers = 1 + 2 * kStreamsPerPool;
 constexpr int kUrgent = -1;
 

@@ -70,7 +70,7 @@ OR_API orError_t orDeviceSynchronize(void);
  * before its first use. */
 OR_API orError_t orDeviceReset(void);
 /* A number to add to a device pointer of `device` to get the address at which a kernel finds the byte. The
- * same for all memory of the device, for ever. orErrorNotSupported without OR_CAP_HOST_EXECUTABLE. */
+ * same for all memory of all devices, for ever. orErrorNotSupported without OR_CAP_HOST_EXECUTABLE. */
 OR_API orError_t orGetKernelViewOffset(ptrdiff_t* offset, int device);
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */

@@ -1,0 +1,175 @@
+"""The documents: what they quote is in the tree, what they tell a reader to type runs, what they name exists.
+
+In a page, a fenced block whose info string ends with a path quotes that file: its lines stand there, together
+and in that order; only the common indentation may be missing. A block with the info string ``python run`` is
+typed by the reader: all of a page's run one after the other in one interpreter. Other blocks are for the eye.
+"""
+
+import re
+import sysconfig
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from interpreter import python
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+GUIDE = [page for page in PAGES if page.parent.name == "guide"]
+
+# Where a path in a page may begin: here, with our C headers, or with torch's.
+TORCH = Path(sysconfig.get_path("purelib")) / "torch"
+PLACES = [ROOT, ROOT / "include", TORCH / "include"]
+
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
+)
+LINK = re.compile(r"\]\(<?([^)\s>]+)>?[^)]*\)")
+PATH = re.compile(r"`((?:[\w.+-]+/)+[\w.+-]+\.(?:cpp|h|py|md))`")
+
+
+@dataclass
+class Block:
+    line: int  # of the first line of code
+    info: list[str]
+    text: str
+
+    @property
+    def quoted(self) -> str | None:
+        """The file that the block quotes."""
+        return self.info[1] if len(self.info) == 2 and self.info[1] != "run" else None
+
+    @property
+    def runs(self) -> bool:
+        return self.info == ["python", "run"]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start("text")) + 1
+        yield Block(line, match["info"].split(), textwrap.dedent(match["text"]))
+
+
+def contains(source: str, quote: str) -> bool:
+    """Whether the lines of the quote stand in the source, whatever the indentation of the whole."""
+    wanted = [line.rstrip() for line in textwrap.dedent(quote).strip("\n").splitlines()]
+    lines = [line.rstrip() for line in source.splitlines()]
+    return bool(wanted) and any(
+        textwrap.dedent("\n".join(lines[i : i + len(wanted)])).splitlines() == wanted
+        for i in range(len(lines) - len(wanted) + 1)
+        if lines[i].endswith(wanted[0])
+    )
+
+
+def wrong_blocks(text: str) -> list[str]:
+    wrong = []
+    for block in blocks(text):
+        if len(block.info) > 2:
+            wrong.append(f"line {block.line}: what does '{' '.join(block.info)}' mean?")
+        elif block.quoted is None:
+            continue
+        elif not (ROOT / block.quoted).is_file():
+            wrong.append(f"line {block.line}: {block.quoted} does not exist")
+        elif not contains((ROOT / block.quoted).read_text(), block.text):
+            wrong.append(f"line {block.line}: this is not in {block.quoted}:\n{block.text}")
+    return wrong
+
+
+def program(text: str) -> str:
+    """All that a reader types, each line where it stands in the page, so that a traceback names that line."""
+    lines: list[str] = []
+    for block in blocks(text):
+        if block.runs:
+            lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def exists(path: str) -> bool:
+    """Ours, or one that the build writes from a template, or torch's."""
+    if path.startswith("torch/") and (TORCH.parent / path).exists():
+        return True
+    return any((place / path).exists() or (place / f"{path}.in").exists() for place in PLACES)
+
+
+def missing(text: str, folder: Path) -> list[str]:
+    prose = FENCE.sub("", text)
+    targets = [link.partition("#")[0] for link in LINK.findall(prose) if not re.match(r"[a-z]+:", link)]
+    links = [target for target in targets if target and not (folder / target).exists()]
+    return links + [path for path in PATH.findall(prose) if not exists(path)]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_quoted_code_is_in_the_tree(page: Path) -> None:
+    assert not wrong_blocks(page.read_text())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if program(page.read_text())], ids=name)
+def test_what_a_reader_types_runs(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(program(page.read_text()))
+    python(str(script), cwd=tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_and_paths_lead_somewhere(page: Path) -> None:
+    assert not missing(page.read_text(), page.parent)
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = LINK.findall((ROOT / "docs" / "guide" / "README.md").read_text())
+    assert [page.name for page in GUIDE if page.name not in {"README.md", *listed}] == []
+
+
+# ---- The checks notice what they are for
+
+
+QUOTE = """
+text
+
+```cpp csrc/guard/guard.cpp
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+```
+
+- a list
+
+  ```python run
+  raise KeyError
+  ```
+"""
+
+
+def test_a_quote_that_has_changed_is_noticed() -> None:
+    assert not wrong_blocks(QUOTE)
+    assert "not in csrc/guard/guard.cpp" in wrong_blocks(QUOTE.replace("Guard)", "Wrong)"))[0]
+    assert "does not exist" in wrong_blocks(QUOTE.replace("guard.cpp", "gone.cpp"))[0]
+    assert "what does" in wrong_blocks(QUOTE.replace("cpp csrc", "cpp run csrc"))[0]
+
+
+def test_quotes_are_contiguous_and_keep_their_inner_indentation() -> None:
+    source = "a {\n  if (b) {\n    c;\n  }\n  d;\n}\n"
+    assert contains(source, "if (b) {\n  c;\n}\n")
+    assert contains(source, "  if (b) {\n    c;\n")
+    assert not contains(source, "if (b) {\nc;\n}\n")
+    assert not contains(source, "if (b) {\nd;\n")
+    assert not contains(source, "")
+    assert not contains(source, "f (b) {\n")
+
+
+def test_a_block_that_raises_is_noticed(tmp_path: Path) -> None:
+    script = tmp_path / "page.py"
+    script.write_text(program(QUOTE))
+    with pytest.raises(AssertionError, match=r"line 11.*\n.*raise KeyError"):
+        python(str(script), cwd=tmp_path)
+
+
+def test_dead_links_and_paths_are_noticed(tmp_path: Path) -> None:
+    paths = "`csrc/gone.cpp` `c10/core/Gone.h` `c10/core/Stream.h` `csrc/guard/guard.cpp`"
+    text = f"[a](gone.md) [b](https://x.org/gone.md) [c](#here) {paths}"
+    assert missing(text, tmp_path) == ["gone.md", "csrc/gone.cpp", "c10/core/Gone.h"]
+    assert missing("```\n[a](gone.md)\n```", tmp_path) == []
