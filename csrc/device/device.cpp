@@ -1,21 +1,21 @@
 #include "device/device.h"
 
-#include <algorithm>
-
 #include "common/check.h"
+
+#include <algorithm>
 
 namespace openreg {
 
 c10::DeviceIndex device_count() noexcept {
   int count = 0;
-  return orGetDeviceCount(&count) == orSuccess ? static_cast<c10::DeviceIndex>(std::min(count, kMaxDevices)) : 0;
+  return orGetDeviceCount(&count) == orSuccess ? static_cast<c10::DeviceIndex>(std::min(count, kMaxDevices))
+                                               : 0;
 }
 
 c10::DeviceIndex device_count_ensure_non_zero() {
   int count = 0;
   OR_CHECK(orGetDeviceCount(&count));
-  TORCH_CHECK(count > 0, "there is no ", OR_DEVICE_NAME,
-              " device: the driver counts none");
+  TORCH_CHECK(count > 0, "there is no ", OR_DEVICE_NAME, " device: the driver counts none");
   return static_cast<c10::DeviceIndex>(count);
 }
 

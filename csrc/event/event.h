@@ -14,7 +14,8 @@ namespace openreg {
 /// Records on `stream`; makes the event if *event is NULL. Throws if the event belongs to another device.
 void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_device, c10::EventFlag flag);
 
-/// As record_event for an event without timing; false if the runtime refuses, for instance a destroyed stream.
+/// As record_event for an event without timing; false if the runtime refuses, for instance a destroyed
+/// stream.
 bool try_record_event(void** event, c10::Stream stream) noexcept;
 
 /// Later work of `stream` waits for the event's latest record as of now. An event never recorded is no wait.

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/host_allocator.h"
+#include "random/generator.h"
 #include "storage/resize.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -31,6 +32,13 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     TORCH_CHECK(attributes.type == orMemoryTypeDevice, "the pointer ", data, " is not ", OR_DEVICE_NAME,
                 " memory");
     return c10::Device(kDevice, static_cast<c10::DeviceIndex>(attributes.device));
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+    return default_generator(device < 0 ? current_device() : device);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    return at::make_generator<Generator>(device < 0 ? current_device() : device);
   }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }

@@ -15,7 +15,6 @@
 namespace openreg {
 namespace {
 
-
 // Leaked: tensors may be freed after static destructors have run.
 Pool& pool_of(c10::DeviceIndex device) {
   static auto* pools = [] {

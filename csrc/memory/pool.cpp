@@ -182,7 +182,8 @@ void Pool::split(Cache& cache, Block* block, size_t size) {
   cache.tree(block->small).insert(remainder);
 }
 
-Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked, std::unique_lock<std::mutex>& lock) {
+Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked,
+                         std::unique_lock<std::mutex>& lock) {
   const bool small = size <= kLargestSmall;
   size_t length = size;
   if (size <= kLargestShared) {
@@ -228,12 +229,11 @@ Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked, std::u
 
 void Pool::throw_out_of_memory(size_t asked) {
   const std::string words = orGetLastErrorMessage();
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory: device ", static_cast<int>(device_),
-      " was asked for ", asked, " bytes; ", in_total(stats_.allocated_bytes),
-      " bytes are in use by tensors, ", in_total(stats_.reserved_bytes) - in_total(stats_.allocated_bytes),
-      " bytes are cached. The runtime says: ", words,
-      ". Free tensors or use smaller ones.");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory: device ",
+                   static_cast<int>(device_), " was asked for ", asked, " bytes; ",
+                   in_total(stats_.allocated_bytes), " bytes are in use by tensors, ",
+                   in_total(stats_.reserved_bytes) - in_total(stats_.allocated_bytes),
+                   " bytes are cached. The runtime says: ", words, ". Free tensors or use smaller ones.");
 }
 
 void Pool::retire(Block* block) {
@@ -289,7 +289,8 @@ void Pool::empty_lists(Cache& cache) {
 void Pool::wait_for_other_streams(Block* block) {
   Waiting waiting{block, {}};
   for (const c10::StreamId other : block->used_by) {
-    // A stream that was destroyed meanwhile cannot record; orFree and this device's work still order the memory.
+    // A stream that was destroyed meanwhile cannot record; orFree and this device's work still order the
+    // memory.
     void* event = nullptr;
     if (try_record_event(&event, c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device_), other))) {
       waiting.events.push_back(event);

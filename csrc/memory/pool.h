@@ -11,8 +11,8 @@
 // blocks ordered by size, in which neighbours merge; a list is emptied into the tree only when nothing else
 // serves a request. Large blocks use the tree alone.
 //
-// Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees memory, which
-// waits for kernels, which may allocate.
+// Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees
+// memory, which waits for kernels, which may allocate.
 #pragma once
 
 #include "memory/block.h"

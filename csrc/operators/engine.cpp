@@ -7,6 +7,7 @@
 #include "operators/kernel.h"
 #include "operators/launch.h"
 #include "operators/plan.h"
+#include "random/generator.h"
 #include "stream/schedule.h"
 
 #include <ATen/core/List.h>
@@ -30,6 +31,10 @@ class Call {
     }
     if (device_ < 0) {
       device_ = current_device();
+    }
+    if (facts_.generator >= 0) {
+      IValue& generator = stack_[begin_ + static_cast<size_t>(facts_.generator)];
+      generator = generator_at(reserve_random(generator.toOptional<at::Generator>(), device_));
     }
     check_host_tensors();
   }

@@ -64,11 +64,11 @@ int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& re
   return OperatorFacts::kFresh;
 }
 
-// Takes indices from the host or the device, and checks them itself. Its shapes depend on data only where an index is
-// a mask, and then its Meta kernel says so.
+// Takes indices from the host or the device, and checks them itself. Its shapes depend on data only where an
+// index is a mask, and then its Meta kernel says so.
 bool is_indexing(const std::string& name) {
-  return name == "aten::index" || name.starts_with("aten::index_put") || name.starts_with("aten::_index_put") ||
-         name.starts_with("aten::_unsafe_index");
+  return name == "aten::index" || name.starts_with("aten::index_put") ||
+         name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
 }
 
 // Found by comparing all operators; see tests/ops. Their first call of a kind waits, and the shapes are kept.
@@ -97,10 +97,26 @@ bool holds_tensors(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+int generator_argument(const c10::OperatorHandle& op) {
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) {
+    return -1;
+  }
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].type()->str().find("Generator") != std::string::npos) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
 Behaviour behaviour_of(const c10::OperatorHandle& op) {
-  // A borrowed kernel draws from the host's generator, whose numbers come in the order in which kernels run.
-  if ((op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name)) || op.hasTag(at::Tag::data_dependent_output) ||
-      op.hasTag(at::Tag::nondeterministic_seeded)) {
+  if (op.hasTag(at::Tag::data_dependent_output) ||
+      (op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name))) {
+    return Behaviour::Wait;
+  }
+  // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
+  if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0) {
     return Behaviour::Wait;
   }
   bool view = false;
@@ -113,7 +129,9 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
   if (view) {
     return Behaviour::View;
   }
-  return op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ? Behaviour::Launch : Behaviour::Wait;
+  const bool can_launch = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) &&
+                          op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  return can_launch ? Behaviour::Launch : Behaviour::Wait;
 }
 
 std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
@@ -122,6 +140,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->name = c10::toString(op.operator_name());
   facts->launched = Work::kernel_named(facts->name.c_str());
   facts->behaviour = behaviour_of(op);
+  facts->generator = generator_argument(op);
   facts->arguments = schema.arguments().size();
   const bool by_value = numbers_decide_shapes(facts->name);
   for (const c10::Argument& argument : schema.arguments()) {

@@ -1,4 +1,5 @@
-// How this thread treats denormal numbers (torch.set_flush_denormal), as a number that another thread can be given.
+// How this thread treats denormal numbers (torch.set_flush_denormal), as a number that another thread can be
+// given.
 #pragma once
 
 #if defined(__SSE__)

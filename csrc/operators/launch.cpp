@@ -5,6 +5,7 @@
 #include "operators/alias.h"
 #include "operators/plan.h"
 #include "operators/work.h"
+#include "random/generator.h"
 #include "storage/resize.h"
 #include "stream/stream.h"
 
@@ -125,6 +126,10 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   }
   Filling filling;
   filling.work->set(op, plan);
+  if (facts.generator >= 0) {
+    const auto given = (*stack)[begin + static_cast<size_t>(facts.generator)].toOptional<at::Generator>();
+    filling.work->set_random(facts.generator, reserve_random(given, device));
+  }
   for (size_t i = 0; i < facts.arguments; ++i) {
     add_argument(*filling.work, (*stack)[begin + i], facts.written[i]);
   }

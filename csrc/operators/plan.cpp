@@ -149,6 +149,9 @@ class MetaCall {
     if (value.isDevice() && value.toDevice().type() == kDevice) {
       return c10::Device(c10::kMeta);
     }
+    if (value.isGenerator()) {
+      return {};
+    }
     return value;
   }
 

@@ -155,6 +155,8 @@ bool Signature::add(const c10::IValue& value, bool by_type) {
     for (const double element : list) {
       words_.push_back(std::bit_cast<int64_t>(element));
     }
+  } else if (value.isGenerator()) {
+    words_.push_back(word(kNone));  // shapes are the same without one
   } else if (value.isString()) {
     words_.push_back(word(kText));
     words_.push_back(static_cast<int64_t>(std::hash<std::string_view>()(value.toStringView())));

@@ -23,8 +23,9 @@ std::atomic<Work*> returned{nullptr};
 // Whether this thread launches work; otherwise it is a worker of the runtime.
 thread_local bool launches = false;
 
-// A kernel sees the launching thread's number of threads and treatment of denormals. A worker keeps them for the next
-// kernel, since setting them costs; a host thread that runs work while it waits has its own back afterwards.
+// A kernel sees the launching thread's number of threads and treatment of denormals. A worker keeps them for
+// the next kernel, since setting them costs; a host thread that runs work while it waits has its own back
+// afterwards.
 class LaunchersSettings {
  public:
   LaunchersSettings(int threads, unsigned float_mode) : mode_before_(float_mode_now()) {
@@ -87,6 +88,7 @@ orKernel Work::kernel_named(const char* name) {
 
 void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
   op_ = op;
+  generator_ = -1;
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
   float_mode_ = float_mode_now();
@@ -136,6 +138,9 @@ void Work::release(void* args) {
 void Work::execute() {
   const OfferScope scope(offers_);
   const LaunchersSettings settings(threads_, float_mode_);
+  if (generator_ >= 0) {
+    stack_[static_cast<size_t>(generator_)] = generator_at(random_);
+  }
   op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
   if (plan_) {
     place_results();

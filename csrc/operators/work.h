@@ -10,6 +10,7 @@
 
 #include "memory/kernel_allocator.h"
 #include "operators/plan.h"
+#include "random/generator.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -42,6 +43,11 @@ class Work {
   void add_alias(const at::Tensor& tensor, bool writes) { stack_.push_back(make_alias(tensor, writes)); }
   /// An alias that lives as long as the work.
   at::Tensor make_alias(const at::Tensor& tensor, bool writes);
+  /// Argument `argument` is a generator, and shall be one at that place.
+  void set_random(int argument, RandomState state) {
+    generator_ = argument;
+    random_ = state;
+  }
   /// Memory for the next fresh result.
   void offer(void* kernel_ptr, size_t bytes) { offers_.push_back({kernel_ptr, bytes, false}); }
 
@@ -62,6 +68,8 @@ class Work {
   c10::SmallVector<at::Tensor, 4> aliases_;  // the first used_ of them are in use
   size_t used_ = 0;
   c10::SmallVector<at::Tensor, 2> held_;
+  int generator_ = -1;
+  RandomState random_{};
   int threads_ = 0;
   unsigned float_mode_ = 0;
   Work* next_ = nullptr;

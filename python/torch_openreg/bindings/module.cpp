@@ -3,11 +3,13 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "random/generator.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
 
 namespace py = pybind11;
 
@@ -86,9 +88,19 @@ void bind_streams(py::module_& m) {
         }));
 }
 
+void bind_random(py::module_& m) {
+  m.def("default_generator", [](int device) {
+    HANDLE_TH_ERRORS
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_initDefaultGenerator(openreg::default_generator(checked(device))));
+    END_HANDLE_TH_ERRORS_PYBIND
+  });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
   bind_devices(m);
   bind_streams(m);
+  bind_random(m);
 }

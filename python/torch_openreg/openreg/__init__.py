@@ -17,7 +17,17 @@ from .device import (
     set_device,
     synchronize,
 )
-from .random import manual_seed, manual_seed_all
+from .random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 from .stream import (
     Event,
     ExternalStream,
@@ -39,19 +49,35 @@ __all__ = [
     "_lazy_init",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
     "device_of",
     "get_device_name",
     "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
     "init",
+    "initial_seed",
     "is_available",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "default_generators":  # made when somebody asks: counting devices is not for import time
+        from . import random
+
+        return random.default_generators
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

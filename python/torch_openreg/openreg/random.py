@@ -1,17 +1,69 @@
-"""Random numbers.
+"""Random numbers: each device has a generator whose state is a seed and an offset.
 
-The device has no generator of its own yet: its kernels are the host's and draw from the host's default
-generator, so ``torch.manual_seed`` governs both.
+Launch order alone decides the numbers, whatever the schedule and however many streams; see docs/guide/random.md.
 """
+
+import functools
+from collections.abc import Iterable
 
 import torch
 
+from torch_openreg import _C
+
+from .device import DeviceLike, device_count, index_of
+
+
+@functools.cache
+def default_generator(index: int) -> torch.Generator:
+    """The generator that operators of that device use when none is given."""
+    return _C.default_generator(index)
+
+
+def __getattr__(name: str) -> tuple[torch.Generator, ...]:
+    if name == "default_generators":
+        return tuple(default_generator(index) for index in range(device_count()))
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 def manual_seed(seed: int) -> None:
-    """Seeds the generator that the current device draws from."""
-    torch.default_generator.manual_seed(int(seed))
+    """Seeds the current device's generator."""
+    default_generator(_C.current_device()).manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all devices; ``torch.manual_seed`` calls this."""
-    manual_seed(seed)
+    for index in range(device_count()):
+        default_generator(index).manual_seed(int(seed))
+
+
+def seed() -> None:
+    """Seeds the current device's generator with a number that nobody knows before."""
+    default_generator(_C.current_device()).seed()
+
+
+def seed_all() -> None:
+    """Seeds the generators of all devices with one number that nobody knows before."""
+    manual_seed_all(default_generator(_C.current_device()).seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current device's generator."""
+    return default_generator(_C.current_device()).initial_seed()
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """The state of a device's generator: 16 bytes on the host."""
+    return default_generator(index_of(device)).get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
+    default_generator(index_of(device)).set_state(new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)

@@ -1,0 +1,140 @@
+// Scaled dot product attention, behind PyTorch's overrideable entry: forward and backward are the CPU's own
+// fused kernels, launched on device memory; dropout, which those do not have, is done in plain operators.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace openreg {
+namespace {
+
+using at::Tensor;
+using MaybeTensor = std::optional<Tensor>;
+
+bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask) {
+  const bool heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
+  return heads && at::isFloatingType(query.scalar_type()) && query.size(3) == key.size(3) &&
+         query.size(3) == value.size(3) && query.size(2) > 0 && key.size(2) > 0 && query.size(3) > 0 &&
+         query.stride(3) == 1 && key.stride(3) == 1 && value.stride(3) == 1 &&
+         !(mask.has_value() && mask->defined() && mask->requires_grad());
+}
+
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask, double,
+               bool, std::optional<double>, bool) {
+  return static_cast<int64_t>(fused_kernel_fits(query, key, value, mask) ? sdp::SDPBackend::overrideable
+                                                                         : sdp::SDPBackend::math);
+}
+
+// Groups of query heads that share a key head: every query head gets a copy, and gradients are summed again.
+Tensor for_each_query_head(const Tensor& shared, int64_t heads) {
+  return shared.size(1) == heads ? shared : shared.repeat_interleave(heads / shared.size(1), 1);
+}
+
+Tensor for_each_shared_head(const Tensor& gradient, int64_t heads) {
+  if (!gradient.defined() || gradient.size(1) == heads) {
+    return gradient;
+  }
+  return gradient.unflatten(1, {heads, gradient.size(1) / heads}).sum(2);
+}
+
+double scale_or_default(std::optional<double> scale, const Tensor& query) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
+}
+
+Tensor probabilities(const Tensor& query, const Tensor& key, const Tensor& bias, bool causal, double scale) {
+  Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
+  if (bias.defined()) {
+    scores = scores + bias;
+  }
+  if (causal) {
+    const Tensor allowed = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).tril();
+    scores = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  return at::_softmax(scores, -1, false);
+}
+
+using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+// With dropout, the mask that was drawn travels to backward in the place of the random state.
+Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& bias,
+                double dropout, bool causal, bool, std::optional<double> scale) {
+  const Tensor k = for_each_query_head(key, query.size(1));
+  const Tensor v = for_each_query_head(value, query.size(1));
+  Tensor output, logsumexp, dropped;
+  if (dropout > 0) {
+    const Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
+    dropped = at::bernoulli(at::full_like(p, 1 - dropout)).div_(1 - dropout);
+    output = at::matmul(p * dropped, v);
+    logsumexp = at::empty({0}, query.options().dtype(at::kFloat));
+  } else {
+    std::tie(output, logsumexp) =
+        at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, 0.0, causal, bias, scale);
+    dropped = at::empty({0}, query.options());
+  }
+  const Tensor none = at::empty({0}, query.options().dtype(at::kLong));
+  return {output, logsumexp, none, none, query.size(2), key.size(2), dropped, none, none};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& query,
+                                                    const Tensor& key, const Tensor& value,
+                                                    const Tensor& bias, std::array<bool, 4>,
+                                                    const Tensor& output, const Tensor& logsumexp,
+                                                    const Tensor&, const Tensor&, c10::SymInt, c10::SymInt,
+                                                    double dropout, bool causal, const Tensor& dropped,
+                                                    const Tensor&, std::optional<double> scale) {
+  if (!grad.defined()) {
+    return {};
+  }
+  const Tensor k = for_each_query_head(key, query.size(1));
+  const Tensor v = for_each_query_head(value, query.size(1));
+  Tensor grad_query, grad_key, grad_value;
+  if (dropout > 0) {
+    const double factor = scale_or_default(scale, query);
+    const Tensor p = probabilities(query, k, bias, causal, factor);
+    grad_value = at::matmul((p * dropped).transpose(-2, -1), grad);
+    const Tensor grad_p = at::matmul(grad, v.transpose(-2, -1)) * dropped;
+    const Tensor grad_scores = at::_softmax_backward_data(grad_p, p, -1, p.scalar_type()).mul_(factor);
+    grad_query = at::matmul(grad_scores, k);
+    grad_key = at::matmul(grad_scores.transpose(-2, -1), query);
+  } else {
+    std::tie(grad_query, grad_key, grad_value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        grad, query, k, v, output, logsumexp, 0.0, causal, bias.defined() ? MaybeTensor(bias) : std::nullopt,
+        scale);
+  }
+  return {grad_query, for_each_shared_head(grad_key, key.size(1)),
+          for_each_shared_head(grad_value, value.size(1)), Tensor()};
+}
+
+}  // namespace
+}  // namespace openreg
+
+namespace at::native {
+// NOLINTNEXTLINE: the macro wants this namespace. Attention asks the stub, other callers the operator.
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &openreg::choose)
+}  // namespace at::native
+
+namespace openreg {
+namespace {
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fused_sdp_choice", choose);
+  m.impl("_scaled_dot_product_fused_attention_overrideable", forward);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", backward);
+}
+
+}  // namespace
+}  // namespace openreg

@@ -1,0 +1,102 @@
+"""Operators that PyTorch asks of an accelerator by another name than of the CPU."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def close(mine: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert mine.is_openreg
+    torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"bidirectional": True, "num_layers": 2}])
+def test_recurrent_layers(kind, options):
+    torch.manual_seed(0)
+    model = kind(5, 7, **options)
+    data = torch.randn(4, 3, 5, requires_grad=True)
+    output, _ = model(data)
+    output.square().sum().backward()
+    expected = [output.detach(), data.grad, *[p.grad.clone() for p in model.parameters()]]
+    model.zero_grad()
+    model.openreg()
+    there = data.detach().openreg().requires_grad_()
+    output, _ = model(there)
+    output.square().sum().backward()
+    for mine, theirs in zip(
+        [output.detach(), there.grad, *[p.grad for p in model.parameters()]], expected, strict=True
+    ):
+        close(mine, theirs)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+def test_cells_in_double_precision_have_right_gradients(cell):
+    torch.manual_seed(0)
+    model = cell(3, 4).double().openreg()
+    data = torch.randn(2, 3, dtype=torch.float64, device="openreg", requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: model(x), (data,))
+
+
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d])
+def test_convolutions(kind):
+    torch.manual_seed(0)
+    layer = kind(4, 6, 3, stride=2, padding=1, groups=2)
+    dims = 2 if kind is nn.ConvTranspose2d else int(kind.__name__[4])
+    data = torch.randn(2, 4, *[9] * dims, requires_grad=True)
+    layer(data).square().sum().backward()
+    expected = [data.grad, layer.weight.grad.clone(), layer.bias.grad.clone()]
+    layer.zero_grad()
+    layer.openreg()
+    there = data.detach().openreg().requires_grad_()
+    layer(there).square().sum().backward()
+    for mine, theirs in zip([there.grad, layer.weight.grad, layer.bias.grad], expected, strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-3, atol=1e-3)
+
+
+def mask_named(name):
+    if name is None:
+        return None
+    mask = torch.randn(2, 1, 6, 6) if name == "float" else torch.rand(2, 1, 6, 6) > 0.3
+    if name == "bool":
+        mask[..., 0] = True
+    return mask
+
+
+CASES = [
+    c for c in itertools.product((False, True), (None, "float", "bool"), (False, True)) if not (c[0] and c[1])
+]
+
+
+@pytest.mark.parametrize(("causal", "mask", "grouped"), CASES)
+def test_attention(causal, mask, grouped):
+    torch.manual_seed(0)
+    heads = 2 if grouped else 4
+    data = [torch.randn(2, 4, 6, 8), torch.randn(2, heads, 6, 8), torch.randn(2, heads, 6, 8)]
+    mask = mask_named(mask)
+    seen = []
+    for device in ("cpu", "openreg"):
+        inputs = [t.to(device).requires_grad_() for t in data]
+        there = None if mask is None else mask.to(device)
+        output = F.scaled_dot_product_attention(
+            *inputs, attn_mask=there, is_causal=causal, enable_gqa=grouped
+        )
+        output.square().sum().backward()
+        seen.append([output.detach(), *[t.grad for t in inputs]])
+    assert output.grad_fn.name() == "ScaledDotProductFusedAttentionOverrideableBackward0"
+    for theirs, mine in zip(*seen, strict=True):
+        close(mine, theirs)
+
+
+def test_attention_with_dropout_has_right_gradients():
+    data = torch.randn(1, 2, 3, 4, device="openreg", dtype=torch.float64, requires_grad=True)
+
+    def attend(x):
+        torch.manual_seed(0)
+        return F.scaled_dot_product_attention(x, x, x, dropout_p=0.4)
+
+    assert attend(data).grad_fn.name() == "ScaledDotProductFusedAttentionOverrideableBackward0"
+    assert torch.autograd.gradcheck(attend, (data,), check_undefined_grad=False)
