@@ -9,12 +9,13 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python bench bench-runtime wheel test-wheel lint format asan tsan clean system
+.PHONY: help build demo test test-runtime test-python test-ops bench bench-runtime wheel test-wheel lint format asan tsan clean system
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
 	@echo 'demo    a tensor on the device, then a model trained on it and on the CPU side by side'
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
+	@echo 'test-ops   every operator, sample and dtype beside the CPU, in every schedule'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
 	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
@@ -51,6 +52,10 @@ test-runtime: build/runtime/build.ninja
 test-python: build
 	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing'
 	$(BIN)/python -m pytest -q -m timing
+
+# Every sample of every dtype in every schedule; half an hour and more.
+test-ops: build
+	OPENREG_TEST_OPS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/ops
 
 bench: build
 	$(BIN)/python benchmarks/bench.py

@@ -79,7 +79,7 @@ def test_attention(causal, mask, grouped):
     mask = mask_named(mask)
     seen = []
     for device in ("cpu", "openreg"):
-        inputs = [t.to(device).requires_grad_() for t in data]
+        inputs = [t.clone().to(device).requires_grad_() for t in data]
         there = None if mask is None else mask.to(device)
         output = F.scaled_dot_product_attention(
             *inputs, attn_mask=there, is_causal=causal, enable_gqa=grouped

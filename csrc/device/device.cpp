@@ -66,6 +66,16 @@ void synchronize_device(c10::DeviceIndex index) {
   OR_CHECK(orDeviceSynchronize());
 }
 
+void finish_all_devices() noexcept {
+  const int count = device_count();
+  for (int index = 0; index < count; ++index) {
+    int open = 0;
+    if (orDeviceIsOpen(&open, index) == orSuccess && open != 0 && orSetDevice(index) == orSuccess) {
+      (void)!orDeviceSynchronize();
+    }
+  }
+}
+
 bool device_is_open(c10::DeviceIndex index) {
   int open = 0;
   OR_CHECK(orDeviceIsOpen(&open, index));

@@ -43,6 +43,10 @@ OPENREG_EXPORT orDeviceProperties device_properties(c10::DeviceIndex index);
 /// Waits for all streams of the device. A device that nothing has used has nothing to wait for.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex index);
 
+/// Waits for all devices that something has used, and forgets what went wrong there: for the end of the
+/// process.
+OPENREG_EXPORT void finish_all_devices() noexcept;
+
 /// True if something has used the device.
 OPENREG_EXPORT bool device_is_open(c10::DeviceIndex index);
 

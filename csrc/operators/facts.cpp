@@ -1,5 +1,6 @@
 #include "operators/facts.h"
 
+#include "operators/launch_site.h"
 #include "operators/work.h"
 
 #include <ATen/core/dispatch/OperatorEntry.h>
@@ -71,10 +72,12 @@ bool is_indexing(const std::string& name) {
          name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
 }
 
-// Found by comparing all operators; see tests/ops. Their first call of a kind waits, and the shapes are kept.
+// Found by comparing all operators; see tests/ops. Other shapes, or other dtypes for statistics of low
+// precision. Their first call of a kind waits, and what it returned is kept.
 bool shapes_from_kernel(const std::string& name) {
-  return name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_embedding_bag") ||
-         name.starts_with("aten::_batch_norm");
+  return name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
+         name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm") ||
+         name.starts_with("aten::native_group_norm");
 }
 
 // The length of these is made of their numbers.
@@ -141,6 +144,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->launched = Work::kernel_named(facts->name.c_str());
   facts->behaviour = behaviour_of(op);
   facts->generator = generator_argument(op);
+  facts->may_refuse_data = may_refuse_data(facts->name);
   facts->arguments = schema.arguments().size();
   const bool by_value = numbers_decide_shapes(facts->name);
   for (const c10::Argument& argument : schema.arguments()) {

@@ -26,7 +26,8 @@ struct OperatorFacts {
   c10::SmallVector<bool, 8> written;  // for each argument: the operator writes to it
   c10::SmallVector<bool, 8> by_type;  // for each argument: a number whose value does not decide shapes
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
-  int generator;  // the argument that is a generator, of an operator that draws random numbers; or -1
+  int generator;         // the argument that is a generator, of an operator that draws random numbers; or -1
+  bool may_refuse_data;  // see launch_site.h
   bool has_cpu_kernel;
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
   bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA

@@ -1,10 +1,10 @@
 // Who runs on the engine: every operator that the device has no kernel of its own for.
 //
-// The fallback serves operators that have no kernel for the device at all. Structured operators are not among
-// them: PyTorch's own default for those infers the shape, allocates the output and calls the out form. It
-// would work, and cost the launch twice, so the engine takes their functional and in-place forms directly.
-// Convolutions choose their kernel by the device and would find none for ours; the engine takes them before
-// they choose.
+// The fallback serves operators that have no kernel for the device at all. Those for which PyTorch has a
+// default are not among them: the default is made of other operators, or infers the shape, allocates and
+// calls the out form. It would work, and cost several launches, so where the CPU has a kernel of its own the
+// engine takes the operator as one. Convolutions choose their kernel by the device and would find none for
+// ours; the engine takes them before they choose.
 #include "operators/engine.h"
 
 #include <torch/library.h>
@@ -12,9 +12,16 @@
 namespace openreg {
 namespace {
 
+bool has_default(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+         // A default that also serves autograd may be replaced only where there is a derivative without it.
+         (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+          op.hasKernelForDispatchKey(c10::DispatchKey::Autograd));
+}
+
 bool has_own_cpu_kernel_under_a_default(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
-         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) &&
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && has_default(op) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
 }
 

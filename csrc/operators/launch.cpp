@@ -3,6 +3,7 @@
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
+#include "operators/launch_site.h"
 #include "operators/plan.h"
 #include "operators/work.h"
 #include "random/generator.h"
@@ -126,6 +127,9 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   }
   Filling filling;
   filling.work->set(op, plan);
+  if (C10_UNLIKELY(facts.may_refuse_data)) {
+    filling.work->set_site(launch_site());
+  }
   if (facts.generator >= 0) {
     const auto given = (*stack)[begin + static_cast<size_t>(facts.generator)].toOptional<at::Generator>();
     filling.work->set_random(facts.generator, reserve_random(given, device));

@@ -1,6 +1,7 @@
 #include "operators/work.h"
 
 #include "common/check.h"
+#include "device/device.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/float_mode.h"
@@ -12,7 +13,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace openreg {
 namespace {
@@ -89,6 +92,7 @@ orKernel Work::kernel_named(const char* name) {
 void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
   op_ = op;
   generator_ = -1;
+  site_.clear();
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
   float_mode_ = float_mode_now();
@@ -117,6 +121,8 @@ at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
 }
 
 void Work::submit(const orKernel& kernel, orStream_t stream) {
+  // Kernels use what libraries tear down when the process ends.
+  [[maybe_unused]] static const int registered = std::atexit(&finish_all_devices);
   launches = true;
   Work* self = this;
   const orError_t answer = orLaunchKernel(stream, &kernel, &self, sizeof(self));
@@ -128,7 +134,26 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
 
 orError_t Work::run(void* args, char* why, size_t why_size) {
   Work* work = *static_cast<Work**>(args);
-  return run_quietly([work] { work->execute(); }, why, why_size);
+  const orError_t result = run_quietly([work] { work->execute(); }, why, why_size);
+  if (C10_UNLIKELY(result != orSuccess)) {
+    std::strncat(why, work->circumstances().c_str(), why_size - std::strlen(why) - 1);
+  }
+  return result;
+}
+
+std::string Work::circumstances() const {
+  std::ostringstream words;
+  words << " [arguments:";
+  for (size_t i = 0; i < used_; ++i) {
+    if (aliases_[i].defined()) {
+      words << ' ' << aliases_[i].scalar_type() << aliases_[i].sizes();
+    }
+  }
+  if (!site_.empty()) {
+    words << "; launched at " << site_;
+  }
+  words << ']';
+  return words.str();
 }
 
 void Work::release(void* args) {

@@ -19,6 +19,7 @@
 #include <openreg/openreg.h>
 
 #include <optional>
+#include <string>
 
 namespace openreg {
 
@@ -48,6 +49,8 @@ class Work {
     generator_ = argument;
     random_ = state;
   }
+  /// Where it was launched, for the words of its failure.
+  void set_site(std::string site) { site_ = std::move(site); }
   /// Memory for the next fresh result.
   void offer(void* kernel_ptr, size_t bytes) { offers_.push_back({kernel_ptr, bytes, false}); }
 
@@ -59,6 +62,8 @@ class Work {
   static void release(void* args);
 
   void execute();
+  /// The arguments and the place of the launch, in words.
+  std::string circumstances() const;
   void place_results();
 
   std::optional<c10::OperatorHandle> op_;
@@ -68,6 +73,7 @@ class Work {
   c10::SmallVector<at::Tensor, 4> aliases_;  // the first used_ of them are in use
   size_t used_ = 0;
   c10::SmallVector<at::Tensor, 2> held_;
+  std::string site_;
   int generator_ = -1;
   RandomState random_{};
   int threads_ = 0;

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "operators/launch_site.h"
 #include "random/generator.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
@@ -38,6 +39,7 @@ int maybe_exchange_device(int device) {
 void bind_devices(py::module_& m) {
   m.def("device_count",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::device_count()); }));
+  m.def("finish", wrap_pybind_function_no_gil([] { openreg::finish_all_devices(); }));
   m.def("init", wrap_pybind_function_no_gil([] { openreg::device_count_ensure_non_zero(); }));
   m.def("current_device",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
@@ -88,6 +90,34 @@ void bind_streams(py::module_& m) {
         }));
 }
 
+// "file.py:12 in name" of the innermost frame outside of torch; see csrc/operators/launch_site.h.
+std::string python_line() {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
+    return {};
+  }
+  const py::gil_scoped_acquire gil;
+  auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame) {
+    auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
+    const auto file = code.attr("co_filename").cast<std::string>();
+    if (file.find("/torch/") == std::string::npos) {
+      return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
+             code.attr("co_name").cast<std::string>();
+    }
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+  }
+  return {};
+}
+
+std::string python_line_or_nothing() {
+  try {
+    return python_line();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 void bind_random(py::module_& m) {
   m.def("default_generator", [](int device) {
     HANDLE_TH_ERRORS
@@ -103,4 +133,5 @@ PYBIND11_MODULE(_C, m) {
   bind_devices(m);
   bind_streams(m);
   bind_random(m);
+  openreg::set_launch_site_function(&python_line_or_nothing);
 }

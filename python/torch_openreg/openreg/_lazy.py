@@ -1,5 +1,6 @@
 """The first use of the device, and what a fork makes of it."""
 
+import atexit
 import os
 
 from torch_openreg import _C
@@ -44,3 +45,10 @@ def _lazy_init() -> None:
     if not _initialized:
         _C.init()
         _initialized = True
+        atexit.register(_finish)
+
+
+def _finish() -> None:
+    """Pending work is done before the interpreter goes: a borrowed kernel may be Python."""
+    if not _in_bad_fork:
+        _C.finish()

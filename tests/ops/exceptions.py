@@ -1,0 +1,20 @@
+"""Operators that are compared in part, or not, each with the reason."""
+
+# Numbers come from the device's own generator, so only shapes and dtypes can agree; tests/test_random.py tests the
+# numbers. The rest has nothing to compare: memory that nobody has written.
+RANDOM = {
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "normal_in_place",
+    "normal_number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
+    "nn_functional_alpha_dropout", "nn_functional_dropout", "nn_functional_dropout2d", "nn_functional_dropout3d",
+    "nn_functional_feature_alpha_dropout_with_train", "nn_functional_fractional_max_pool2d",
+    "nn_functional_fractional_max_pool3d", "nn_functional_multi_head_attention_forward", "nn_functional_rrelu",
+    "nn_functional_scaled_dot_product_attention", "pca_lowrank", "svd_lowrank",
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+}  # fmt: skip
+
+# Not available yet: (operator) -> why.
+MISSING = {
+    "sparse_mm_reduce": "sparse tensors have no kernels on the device yet",
+    "sparse_sampled_addmm": "sparse tensors have no kernels on the device yet",
+    "to_sparse": "sparse tensors have no kernels on the device yet",
+}
