@@ -49,7 +49,7 @@ __all__ = [
     "_lazy_init",
     "current_device",
     "current_stream",
-    "default_generators",
+    "default_generators",  # noqa: F405
     "default_stream",
     "device",
     "device_count",
