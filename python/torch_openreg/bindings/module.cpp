@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "operators/engine.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
@@ -89,6 +90,7 @@ void bind_streams(py::module_& m) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
+  openreg::register_engine();
   bind_devices(m);
   bind_streams(m);
 }
