@@ -24,9 +24,9 @@ HEAD = """\
 
 Made by `tools/core_operators.py` with torch {version}; a test keeps it true. Do not edit.
 
-PyTorch has thousands of operators. A model that is compiled needs few of them: decompositions write the others
-as these. The {models} models below, forward and backward, need {count}; no decomposition of PyTorch's core set makes
-fewer of them. A backend that has these and the minimum (`csrc/operators/minimal.cpp`) can run what a compiler
+PyTorch has thousands of operators. A model that is compiled needs few of them: decompositions write the
+others as these. The {models} models below, forward and backward, need {count} after PyTorch's core
+decompositions. A backend that has these and the minimum (`csrc/operators/minimal.cpp`) can run what a compiler
 makes of such models. The table was made by running them.
 
 | operator | {columns} |

@@ -14,6 +14,7 @@
 #include <c10/core/DynamicCast.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -120,18 +121,37 @@ void Loop::map(Function function) const {
 
 template <typename T, typename Accumulator, typename Combine>
 void Loop::reduce(Accumulator initial, Combine combine) const {
+  constexpr int64_t kTogether =
+      256;  // results whose totals are kept while the input is read in its own order
   const Loop results = part(/*reduced=*/false);
   const Loop elements = part(/*reduced=*/true);
   results.for_each_run([&](const Pointers& data, const auto& strides, int64_t length) {
-    for (int64_t k = 0; k < length; ++k) {
-      Accumulator total = initial;
-      const Pointers start{data[0] + k * strides[0], data[1] + k * strides[1]};
+    for (int64_t first = 0; first < length; first += kTogether) {
+      const int64_t together = std::min(kTogether, length - first);
+      std::array<Accumulator, kTogether> totals;
+      totals.fill(initial);
+      const Pointers start{data[0] + first * strides[0], data[1] + first * strides[1]};
       elements.for_each_run(start, [&](const Pointers& from, const auto& step, int64_t count) {
-        for (int64_t j = 0; j < count; ++j) {
-          total = combine(total, *reinterpret_cast<const T*>(from[1] + j * step[1]));
+        const auto add = [&](int64_t j, int64_t k) {
+          totals[k] = combine(totals[k], *reinterpret_cast<const T*>(from[1] + j * step[1] + k * strides[1]));
+        };
+        if (step[1] < strides[1]) {
+          for (int64_t k = 0; k < together; ++k) {
+            for (int64_t j = 0; j < count; ++j) {
+              add(j, k);
+            }
+          }
+        } else {
+          for (int64_t j = 0; j < count; ++j) {
+            for (int64_t k = 0; k < together; ++k) {
+              add(j, k);
+            }
+          }
         }
       });
-      *reinterpret_cast<T*>(start[0]) = static_cast<T>(total);
+      for (int64_t k = 0; k < together; ++k) {
+        *reinterpret_cast<T*>(start[0] + k * strides[0]) = static_cast<T>(totals[k]);
+      }
     }
   });
 }
