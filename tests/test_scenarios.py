@@ -1,6 +1,8 @@
 """The six ways to give the device an operator, each under every schedule; see docs/guide/scenarios.md."""
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -373,7 +375,22 @@ def test_our_operators_compile(name, schedule):
     assert torch.equal(eager.grad, compiled.grad)
 
 
-# ---- Loading
+# ---- Devices and streams
+
+
+def test_kernels_run_on_the_tensors_device_and_the_current_stream():
+    a = torch.randn(1000)
+    there = a.to("openreg:1")
+    side = torch.Stream("openreg:1")
+    side.wait_stream(torch.openreg.current_stream(1))
+    with side:
+        made = torch.ops.openreg.custom_abs(there.neg()).copysign(there)
+    torch.openreg.current_stream(1).wait_stream(side)
+    assert made.device.index == 1
+    assert torch.equal(made.cpu(), a)
+
+
+# ---- Loading and the guide
 
 
 def test_nothing_is_registered_twice(schedule):
@@ -381,3 +398,12 @@ def test_nothing_is_registered_twice(schedule):
         pytest.skip("loading is the same under every schedule")
     made = python("-c", "import torch; torch.ones(1, device='openreg').abs()")
     assert made.stderr == ""
+
+
+def test_the_guide_quotes_code_that_is_there():
+    root = Path(__file__).resolve().parent.parent
+    guide = (root / "docs" / "guide" / "scenarios.md").read_text()
+    quotations = re.findall(r"^```\w+ (\S+)\n(.*?)^```$", guide, flags=re.MULTILINE | re.DOTALL)
+    assert len(quotations) >= 12
+    for path, code in quotations:
+        assert code in (root / path).read_text(), (path, code)

@@ -26,8 +26,8 @@ Made by `tools/core_operators.py` with torch {version}; a test keeps it true. Do
 
 PyTorch has thousands of operators. A model that is compiled needs few of them: decompositions write the
 others as these. The {models} models below, forward and backward, need {count} after PyTorch's core
-decompositions. A backend that has these and the minimum (`csrc/operators/minimal.cpp`) can run what a compiler
-makes of such models. The table was made by running them.
+decompositions. A backend that has these and the minimum (`csrc/operators/minimal.cpp`) can run what a
+compiler makes of such models. The table was made by running them.
 
 | operator | {columns} |
 | --- | {rules} |
