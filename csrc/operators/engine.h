@@ -11,6 +11,8 @@
 // Thread safety: any number of threads may run operators at the same time.
 #pragma once
 
+#include "common/export.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
@@ -19,5 +21,10 @@ namespace openreg {
 /// A boxed kernel for any operator. What is wrong with shapes, dtypes and devices is thrown at once; what is
 /// wrong with data is thrown by the next synchronisation, or at once by an operator that waits.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// Gives the engine the structured operators for which the device has no kernel of its own. Call it once,
+/// when the library is loaded: the kernels are registered by then, in whatever order. Without it those
+/// operators work too, and cost the launch twice.
+OPENREG_EXPORT void register_engine();
 
 }  // namespace openreg

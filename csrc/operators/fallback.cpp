@@ -35,14 +35,21 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : kChooseByDevice) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_operator>());
   }
+}
+
+}  // namespace
+
+void register_engine() {
+  // Leaked: registrations end with the process.
+  static auto* m =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(c10::DispatchKey::CPU)) {
     const auto op = dispatcher.findOp(name);
     if (name.getNamespace() == "aten" && op.has_value() && has_own_cpu_kernel_under_a_default(*op)) {
-      m.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_operator>());
+      m->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_operator>());
     }
   }
 }
 
-}  // namespace
 }  // namespace openreg

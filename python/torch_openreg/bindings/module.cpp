@@ -5,6 +5,7 @@
 #include "event/event.h"
 #include "operators/launch_site.h"
 #include "random/generator.h"
+#include "operators/engine.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
@@ -130,6 +131,7 @@ void bind_random(py::module_& m) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
+  openreg::register_engine();
   bind_devices(m);
   bind_streams(m);
   bind_random(m);

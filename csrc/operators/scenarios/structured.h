@@ -1,0 +1,62 @@
+// Calls one of PyTorch's structured kernels for our device.
+//
+// A structured operator is a class in at::native: meta() checks the arguments and says what the output looks
+// like, impl() computes, often by calling a stub. PyTorch generates a subclass for each of its own devices
+// that makes the output; this is the one for ours. It serves all forms: functional without an output, out
+// with one, in-place with the input as the output.
+//
+// For kernels that write an output of any strides and have one output: meta() calls set_output_raw_strided.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <type_traits>
+#include <utility>
+
+namespace openreg {
+
+template <typename Kernel>
+class StructuredCall final : public Kernel {
+ public:
+  explicit StructuredCall(at::Tensor output = {}) : output_(std::move(output)) {}
+
+  template <typename... Args>
+  at::Tensor operator()(const Args&... args) {
+    this->meta(args...);
+    this->impl(args..., output_);
+    return output_;
+  }
+
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options) override {
+    if (output_.defined()) {
+      use_given(sizes, strides, options);
+    } else {
+      output_ = strides.empty() ? at::empty(sizes, options) : at::empty_strided(sizes, strides, options);
+    }
+    // An iterator takes note of the output it now has; other kernels have nothing to note.
+    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
+      Kernel::set_output_raw_strided(index, sizes, strides, options);
+    }
+  }
+
+  const at::Tensor& maybe_get_output(int64_t) override { return output_; }
+
+ private:
+  void use_given(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    TORCH_CHECK(options.dtype() == output_.dtype(), "Expected out tensor to have dtype ", options.dtype(),
+                ", but got ", output_.dtype(), " instead");
+    TORCH_CHECK(options.device() == output_.device(), "Expected out tensor to have device ", options.device(),
+                ", but got ", output_.device(), " instead");
+    if (at::native::resize_output(output_, sizes) && !strides.empty()) {
+      output_.as_strided_(sizes, strides);
+    }
+  }
+
+  at::Tensor output_;
+};
+
+}  // namespace openreg
