@@ -14,6 +14,9 @@
 
 namespace openreg {
 
+/// What the dispatcher calls the engine when it is asked for an operator's kernel.
+inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
+
 /// A boxed kernel for any operator. Throws what the CPU kernel throws.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 

@@ -27,6 +27,7 @@ struct OperatorFacts {
   c10::SmallVector<bool, 8> by_type;  // for each argument: a number whose value does not decide shapes
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
   bool has_cpu_kernel;
+  bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
   bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
 };

@@ -1,15 +1,13 @@
 // torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/ and waits without
 // the GIL.
+#include "bindings.h"
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
-#include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
-
-namespace py = pybind11;
 
 namespace {
 
@@ -91,4 +89,5 @@ void bind_streams(py::module_& m) {
 PYBIND11_MODULE(_C, m) {
   bind_devices(m);
   bind_streams(m);
+  bind_monitor(m);
 }
