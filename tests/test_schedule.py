@@ -1,0 +1,62 @@
+"""When work runs: ``torch.openreg.schedule`` and its kin, and the environment."""
+
+import pytest
+import torch
+from held import held
+from interpreter import execute
+
+openreg = torch.openreg
+
+
+@pytest.fixture(params=["async", "blocking"])
+def before(request):
+    with openreg.schedule(request.param):
+        yield request.param
+
+
+def test_schedules_nest_and_end_with_an_exception(before):
+    with pytest.raises(KeyError), openreg.schedule("adversarial", seed=7):
+        assert openreg.get_schedule() == ("adversarial", 7)
+        with openreg.schedule("blocking"):
+            assert openreg.get_schedule().name == "blocking"
+        assert openreg.get_schedule() == ("adversarial", 7)
+        raise KeyError
+    assert openreg.get_schedule().name == before
+
+
+def test_one_schedule_object_serves_twice(before):
+    blocking = openreg.schedule("blocking")
+    for _ in range(2):
+        with blocking:
+            assert openreg.get_schedule().name == "blocking"
+        assert openreg.get_schedule().name == before
+
+
+def test_schedules_that_do_not_exist_are_refused(before):
+    for name, seed, words in [
+        ("later", 0, "there is no schedule 'later'"),
+        ("adversarial", -1, "seed is -1"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            openreg.set_schedule(name, seed)
+        with pytest.raises(ValueError, match=words), openreg.schedule(name, seed):
+            pass
+    assert openreg.get_schedule().name == before
+
+
+def test_the_schedule_decides_when_work_runs():
+    a = torch.ones(4, 4, device="openreg")
+    stream = openreg.Stream()
+    with openreg.stream(stream):
+        with openreg.schedule("async"), held(stream):
+            a.fmod(a)
+            assert not stream.query()
+        with openreg.schedule("blocking"):
+            a.fmod(a)
+            assert stream.query()
+
+
+def test_the_environment_decides_at_first():
+    source = "import torch; print(*torch.openreg.get_schedule())"
+    assert execute(source) == "async 0"
+    assert execute(source, OPENREG_SCHEDULE="adversarial", OPENREG_SEED="5") == "adversarial 5"
