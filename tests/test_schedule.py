@@ -51,9 +51,9 @@ def test_the_schedule_decides_when_work_runs():
         with openreg.schedule("async"), held(stream):
             a.fmod(a)
             assert not stream.query()
-        with openreg.schedule("blocking"):
-            a.fmod(a)
-            assert stream.query()
+        wrong = torch.full((1, 1), 9, device="openreg")
+        with openreg.schedule("blocking"), pytest.raises(RuntimeError, match="out of bounds"):
+            a.gather(0, wrong)
 
 
 def test_the_environment_decides_at_first():
