@@ -1,7 +1,8 @@
 """The device beside the CPU, in one run, one compute thread each: `make bench`.
 
-Absolute times say much about the machine and little about us, so each row is measured in alternating rounds on
-both sides, and the table's last column is the ratio of the best rounds.
+Absolute times say much about the machine and little about us, so each row is measured in alternating rounds
+on both sides, and the ratio is that of the best rounds. The last columns say what one call asks of the
+device: operators launched, plans found in the launch cache, waits of the host.
 """
 
 import argparse
@@ -38,6 +39,19 @@ def measure(case: Case, device: str, rounds: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
+def events(case: Case, device: str) -> dict[str, float]:
+    """What one call does on the device, once it has been called before."""
+    body = case.make(torch.device(device))
+    one_round(body, torch.accelerator.synchronize, 3)
+    before = torch.openreg.operator_totals()
+    one_round(body, torch.accelerator.synchronize, 10)
+    after = torch.openreg.operator_totals()
+    return {
+        name: (getattr(after, name) - getattr(before, name)) / 10
+        for name in ("launches", "cache_hits", "waits")
+    }
+
+
 def in_words(seconds: float) -> str:
     return f"{seconds * 1e6:9.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:9.2f} ms"
 
@@ -56,15 +70,20 @@ def main() -> None:
         raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
     rows = []
     if not options.json:
-        print(f"{'':34} {'CPU':>12} {device.type:>12} {'ratio':>7} {'limit':>7}")
+        counted = f"{'launches':>9} {'hits':>6} {'waits':>6}"
+        print(f"{'':34} {'CPU':>12} {device.type:>12} {'ratio':>7} {'limit':>7} {counted}")
     for case in CASES:
         if options.only and options.only not in case.name:
             continue
         cpu, ours = measure(case, device.type, options.rounds)
-        rows.append({"name": case.name, "cpu": cpu, "device": ours, "ratio": ours / cpu, "limit": case.limit})
+        counts = events(case, device.type)
+        row = {"name": case.name, "cpu": cpu, "device": ours, "ratio": ours / cpu, "limit": case.limit}
+        rows.append(row | counts)
         if not options.json:
             limit = "" if case.limit is None else f"{case.limit:.2f}"
-            print(f"{case.name:34} {in_words(cpu)} {in_words(ours)} {ours / cpu:7.2f} {limit:>7}", flush=True)
+            times = f"{in_words(cpu)} {in_words(ours)} {ours / cpu:7.2f} {limit:>7}"
+            counted = f"{counts['launches']:9g} {counts['cache_hits']:6g} {counts['waits']:6g}"
+            print(f"{case.name:34} {times} {counted}", flush=True)
     if options.json:
         print(json.dumps(rows, indent=1))
     if options.check and any(row["limit"] is not None and row["ratio"] > row["limit"] for row in rows):

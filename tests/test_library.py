@@ -3,6 +3,7 @@
 import pytest
 import torch
 from interpreter import execute
+
 from torch_openreg.library import accumulate_, softcap
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch_openreg
 from interpreter import python
+
+import torch_openreg
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 REALS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -1,92 +1,62 @@
-"""Schedules: asynchrony that is real, and an adversary that finds missing synchronisation."""
-
-import time
+"""When work runs: ``torch.openreg.schedule`` and its kin, and the environment."""
 
 import pytest
 import torch
-from torch import nn
+from held import held
+from interpreter import execute
 
-import torch_openreg._C as C
-
-ASYNC, BLOCKING, ADVERSARIAL = 0, 1, 2
-
-
-@pytest.fixture(autouse=True)
-def restored():
-    before = C.get_schedule()
-    yield
-    torch.openreg.synchronize()
-    C.set_schedule(*before)
+openreg = torch.openreg
 
 
-@pytest.mark.timing
-def test_launching_ten_products_takes_less_than_half_of_their_time():
-    a = torch.randn(1500, 1500, device="openreg")
-    a @ a
-    torch.openreg.synchronize()
-    start = time.perf_counter()
-    for _ in range(10):
-        a @ a
-    launched = time.perf_counter() - start
-    torch.openreg.synchronize()
-    done = time.perf_counter() - start
-    assert launched < done / 2, f"launched in {launched:.3f} s, done in {done:.3f} s"
+@pytest.fixture(params=["async", "blocking"])
+def before(request):
+    with openreg.schedule(request.param):
+        yield request.param
 
 
-def training_step() -> list[torch.Tensor]:
-    """A training step on two streams, synchronised as it should be."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Dropout(0.2), nn.Linear(32, 4)).openreg()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    side = torch.openreg.Stream()
-    host = torch.linspace(-1, 1, 128).reshape(8, 16).pin_memory()
+def test_schedules_nest_and_end_with_an_exception(before):
+    with pytest.raises(KeyError), openreg.schedule("adversarial", seed=7):
+        assert openreg.get_schedule() == ("adversarial", 7)
+        with openreg.schedule("blocking"):
+            assert openreg.get_schedule().name == "blocking"
+        assert openreg.get_schedule() == ("adversarial", 7)
+        raise KeyError
+    assert openreg.get_schedule().name == before
+
+
+def test_one_schedule_object_serves_twice(before):
+    blocking = openreg.schedule("blocking")
     for _ in range(2):
-        with torch.openreg.stream(side):
-            data = host.to("openreg", non_blocking=True)
-        torch.openreg.current_stream().wait_stream(side)
-        data.record_stream(torch.openreg.current_stream())
-        optimizer.zero_grad()
-        model(data).square().mean().backward()
-        optimizer.step()
-    return [p.detach().cpu() for p in model.parameters()]
+        with blocking:
+            assert openreg.get_schedule().name == "blocking"
+        assert openreg.get_schedule().name == before
 
 
-def test_a_hundred_adversaries_do_not_change_a_synchronised_step():
-    C.set_schedule(BLOCKING, 0)
-    expected = training_step()
-    C.set_schedule(ASYNC, 0)
-    assert all(torch.equal(a, b) for a, b in zip(training_step(), expected, strict=True))
-    for seed in range(100):
-        C.set_schedule(ADVERSARIAL, seed)
-        for mine, theirs in zip(training_step(), expected, strict=True):
-            assert torch.equal(mine, theirs), f"seed {seed}"
+def test_schedules_that_do_not_exist_are_refused(before):
+    for name, seed, words in [
+        ("later", 0, "there is no schedule 'later'"),
+        ("adversarial", -1, "seed is -1"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            openreg.set_schedule(name, seed)
+        with pytest.raises(ValueError, match=words), openreg.schedule(name, seed):
+            pass
+    assert openreg.get_schedule().name == before
 
 
-def forgets_wait_stream() -> bool:
-    """Whether the result is right, of a program that reads on one stream what another is still writing."""
-    side = torch.openreg.Stream()
-    a = torch.zeros(1000, device="openreg")
-    torch.openreg.synchronize()
-    with torch.openreg.stream(side):
-        a.add_(1)
-    return (a + 1).sum().item() == 2000
+def test_the_schedule_decides_when_work_runs():
+    a = torch.ones(4, 4, device="openreg")
+    stream = openreg.Stream()
+    with openreg.stream(stream):
+        with openreg.schedule("async"), held(stream):
+            a.fmod(a)
+            assert not stream.query()
+        wrong = torch.full((1, 1), 9, device="openreg")
+        with openreg.schedule("blocking"), pytest.raises(RuntimeError, match="out of bounds"):
+            a.gather(0, wrong)
 
 
-def forgets_to_synchronise() -> bool:
-    """Whether the result is right, of a program that reads on the host what is still being copied."""
-    a = torch.ones(1000, device="openreg")
-    host = torch.zeros(1000, pin_memory=True)
-    host.copy_(a, non_blocking=True)
-    return host.sum().item() == 1000
-
-
-@pytest.mark.parametrize("program", [forgets_wait_stream, forgets_to_synchronise])
-def test_the_adversary_finds_missing_synchronisation(program):
-    C.set_schedule(BLOCKING, 0)
-    assert program(), "the bug is hidden where every launch blocks"
-    seen = []
-    for seed in range(30):
-        C.set_schedule(ADVERSARIAL, seed)
-        seen.append(program())
-        torch.openreg.synchronize()
-    assert not all(seen), "no seed has brought out the bug"
+def test_the_environment_decides_at_first():
+    source = "import torch; print(*torch.openreg.get_schedule())"
+    assert execute(source) == "async 0"
+    assert execute(source, OPENREG_SCHEDULE="adversarial", OPENREG_SEED="5") == "adversarial 5"

@@ -7,6 +7,7 @@
 #include "operators/alias.h"
 #include "operators/kernel.h"
 #include "operators/launch.h"
+#include "operators/monitor.h"
 #include "stream/schedule.h"
 
 #include <ATen/core/Tensor.h>
@@ -46,6 +47,7 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
   DeviceScope scope(device);
   if (!same_bytes(dst, src)) {
+    note_wait();
     copy_by_kernel(dst, src, device);
     return;
   }
@@ -53,9 +55,12 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
                          to_device ? orMemcpyHostToDevice : orMemcpyDeviceToHost, stream_handle(stream)));
   if (!non_blocking) {
+    note_wait();
     synchronize_stream(stream);
   } else if (is_pinned(host.const_data_ptr())) {
     record_pinned_use(host, stream);
+  } else if (!to_device) {
+    note_wait();
   }
 }
 
@@ -91,6 +96,7 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_bloc
   if (dst.numel() == 0) {
     return dst;
   }
+  const OperatorCall noted(dst, src, non_blocking);
   if (!on_device(src) || !on_device(dst)) {
     copy_host(dst, src, non_blocking);
   } else if (src.device() != dst.device()) {

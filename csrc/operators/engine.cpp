@@ -6,6 +6,7 @@
 #include "operators/facts.h"
 #include "operators/kernel.h"
 #include "operators/launch.h"
+#include "operators/monitor.h"
 #include "operators/plan.h"
 #include "random/generator.h"
 #include "stream/schedule.h"
@@ -49,6 +50,7 @@ class Call {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
       return;
     }
+    note_run(facts_);
     run_kernel(facts_.name.c_str(), device_,
                [this] { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_); });
   }
@@ -214,6 +216,7 @@ class Call {
 
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorFacts& facts = facts_of(op);
+  const OperatorCall noted(op, facts, stack);
   Signature signature;  // of a call that is worth remembering
   bool remember = false;
   if (C10_LIKELY(facts.behaviour == Behaviour::Launch && schedule() != orScheduleBlocking)) {

@@ -18,6 +18,9 @@
 
 namespace openreg {
 
+/// What the dispatcher calls the engine when it is asked for an operator's kernel.
+inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
+
 /// A boxed kernel for any operator. What is wrong with shapes, dtypes and devices is thrown at once; what is
 /// wrong with data is thrown by the next synchronisation, or at once by an operator that waits.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);

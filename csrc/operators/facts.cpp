@@ -155,6 +155,8 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
     facts->returned.push_back(argument_returned(schema, result));
   }
   facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts->depends_on_data =
+      op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->takes_host_tensors = is_indexing(op.operator_name().name);
   return facts;

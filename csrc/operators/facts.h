@@ -29,6 +29,7 @@ struct OperatorFacts {
   int generator;         // the argument that is a generator, of an operator that draws random numbers; or -1
   bool may_refuse_data;  // see launch_site.h
   bool has_cpu_kernel;
+  bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
   bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
 };

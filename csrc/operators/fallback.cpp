@@ -25,15 +25,20 @@ bool has_own_cpu_kernel_under_a_default(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
 }
 
+// The label tells the survey, and the dispatcher's tables, whose kernel it is.
+torch::CppFunction engine() {
+  return torch::CppFunction::makeFromBoxedFunction<&run_operator>().debug(kEngineLabel);
+}
+
 constexpr const char* kChooseByDevice[] = {"convolution", "_convolution", "convolution_backward"};
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
+  m.fallback(engine());
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : kChooseByDevice) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_operator>());
+    m.impl(name, engine());
   }
 }
 
@@ -47,7 +52,7 @@ void register_engine() {
   for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(c10::DispatchKey::CPU)) {
     const auto op = dispatcher.findOp(name);
     if (name.getNamespace() == "aten" && op.has_value() && has_own_cpu_kernel_under_a_default(*op)) {
-      m->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_operator>());
+      m->impl(c10::toString(name).c_str(), engine());
     }
   }
 }

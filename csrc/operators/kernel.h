@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "memory/kernel_allocator.h"
 #include "operators/below.h"
+#include "operators/monitor.h"
 #include "operators/quiet.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
@@ -72,6 +73,8 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
 /// scratch memory of the host. An exception that it throws is reported by the next synchronisation.
 template <typename Body>
 void launch_kernel(const char* name, c10::DeviceIndex device, Body body) {
+  const OperatorCall noted(name);
+  note_launch();
   if (schedule() == orScheduleBlocking) {
     run_kernel(name, device, body);
     return;

@@ -4,6 +4,7 @@
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/launch_site.h"
+#include "operators/monitor.h"
 #include "operators/plan.h"
 #include "operators/work.h"
 #include "random/generator.h"
@@ -117,6 +118,7 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   const c10::DeviceIndex device = signature.device();
   bool fresh = false;
   const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh);
+  note_plan(fresh);
   if (!plan->can_launch) {
     return false;
   }
@@ -144,6 +146,7 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
                           : (*stack)[begin + static_cast<size_t>(result.argument)]);
   }
   filling.submit(facts.launched, current_stream_handle(device));
+  note_launch();
   stack->erase(stack->end() - static_cast<ptrdiff_t>(facts.arguments), stack->end());
   for (IValue& result : results) {
     stack->push_back(std::move(result));

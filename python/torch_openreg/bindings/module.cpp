@@ -1,19 +1,17 @@
 // torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/ and waits without
 // the GIL.
+#include "bindings.h"
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "operators/engine.h"
 #include "operators/launch_site.h"
 #include "random/generator.h"
-#include "operators/engine.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
-#include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
-
-namespace py = pybind11;
 
 namespace {
 
@@ -136,4 +134,5 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
+  bind_monitor(m);
 }

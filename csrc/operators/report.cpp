@@ -1,0 +1,156 @@
+#include "operators/report.h"
+
+#include "device/device.h"
+#include "memory/host_allocator.h"
+#include "operators/alias.h"
+#include "operators/watch.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+namespace openreg {
+namespace {
+
+std::atomic<Response> on_wait{Response::Ignore};
+
+struct Settings {
+  std::mutex mutex;  // guards the rest
+  uint64_t waits = 0;
+  std::string last_wait;
+  Response on_borrowed = Response::Ignore;
+  std::vector<std::string> allowed;
+};
+
+Settings& settings() {
+  static auto* made = new Settings;
+  return *made;
+}
+
+bool is_mask(const c10::IValue& indices) {
+  if (!indices.isOptionalTensorList()) {
+    return false;
+  }
+  for (const std::optional<at::Tensor>& index : indices.toOptionalTensorVector()) {
+    if (index.has_value() && index->defined() &&
+        (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of operators whose results may depend on data, the calls whose results do not: indexing without a mask, and
+// those that are told how large the result will be.
+bool depends_on_data(const c10::OperatorHandle& op, const OperatorFacts& facts,
+                     const torch::jit::Stack& stack) {
+  if (!facts.depends_on_data) {
+    return false;
+  }
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  const size_t begin = stack.size() - facts.arguments;
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    const c10::IValue& value = stack[begin + i];
+    if (arguments[i].name() == "indices") {
+      return is_mask(value);
+    }
+    if (arguments[i].name() == "output_size") {
+      return value.isNone();
+    }
+  }
+  return true;
+}
+
+bool is_allowed(const std::string& name, const std::vector<std::string>& allowed) {
+  const std::string all_overloads = name.substr(0, name.find('.'));
+  return std::ranges::any_of(allowed,
+                             [&](const std::string& one) { return one == name || one == all_overloads; });
+}
+
+void report_borrowed(const OperatorFacts& facts) {
+  Response response{};
+  {
+    std::lock_guard<std::mutex> lock(settings().mutex);
+    response = is_allowed(facts.name, settings().allowed) ? Response::Ignore : settings().on_borrowed;
+  }
+  if (response == Response::Ignore) {
+    return;
+  }
+  const std::string words = c10::str("the operator '", facts.name, "' has no kernel of ", OR_DEVICE_NAME,
+                                     "'s own and runs on the CPU's. Write one, or allow this: torch.",
+                                     OR_DEVICE_NAME, ".fallback(..., allow=[\"", facts.name, "\"])");
+  TORCH_CHECK_NOT_IMPLEMENTED(response == Response::Warn, words);
+  TORCH_WARN(words);
+}
+
+}  // namespace
+
+void set_wait_response(Response response) {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  on_wait.store(response, std::memory_order_relaxed);
+  watch::set(watch::kWaits, response != Response::Ignore);
+}
+
+Response wait_response() {
+  return on_wait.load(std::memory_order_relaxed);
+}
+
+std::pair<uint64_t, std::string> reported_waits() {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  return {settings().waits, settings().last_wait};
+}
+
+void set_borrowed_response(Response response, std::vector<std::string> allowed) {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  settings().on_borrowed = response;
+  settings().allowed = std::move(allowed);
+  watch::set(watch::kBorrowed, response != Response::Ignore);
+}
+
+std::pair<Response, std::vector<std::string>> borrowed_response() {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  return {settings().on_borrowed, settings().allowed};
+}
+
+void report_wait(const char* name, const std::string& why) {
+  const Response response = wait_response();
+  if (response == Response::Ignore) {
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(settings().mutex);
+    ++settings().waits;
+    settings().last_wait = name;
+  }
+  const std::string words = c10::str("called a synchronizing ", OR_DEVICE_NAME, " operation: '", name,
+                                     "' makes the host wait for the device, because ", why);
+  TORCH_CHECK(response == Response::Warn, words);
+  TORCH_WARN(words);
+}
+
+void report_call(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  const uint32_t reasons = watch::now();
+  if ((reasons & watch::kBorrowed) != 0 && facts.has_cpu_kernel) {
+    report_borrowed(facts);
+  }
+  if ((reasons & watch::kWaits) != 0 && depends_on_data(op, facts, stack)) {
+    report_wait(facts.name.c_str(), "its result depends on data");
+  }
+}
+
+void report_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  if ((watch::now() & watch::kWaits) == 0 || (on_device(dst) && on_device(src))) {
+    return;
+  }
+  const std::string between = c10::str(" from ", src.device(), " to ", dst.device(), " ");
+  if (!non_blocking) {
+    report_wait(kCopyName, c10::str("a copy", between, "without non_blocking is done when it returns"));
+  } else if (on_device(src) && !is_pinned(dst.const_data_ptr())) {
+    report_wait(kCopyName,
+                c10::str("a copy", between, "into memory that is not pinned is done when it returns"));
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,8 @@
+// The parts of torch_openreg._C, one function for each file here.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace py = pybind11;
+
+void bind_monitor(py::module_& m);

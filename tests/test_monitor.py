@@ -1,0 +1,373 @@
+"""What the monitor promises: statistics, reports of waits, reports of borrowed kernels.
+
+Each promise holds under the async and under the blocking schedule, unless a test says otherwise.
+"""
+
+import threading
+import warnings
+
+import pytest
+import torch
+from held import held
+
+openreg = torch.openreg
+
+
+@pytest.fixture(autouse=True, params=["async", "blocking"])
+def each_schedule(request):
+    with openreg.schedule(request.param):
+        yield request.param
+    assert openreg.get_sync_debug_mode() == 0
+    openreg.reset_operator_stats()
+
+
+@pytest.fixture
+def a():
+    return torch.ones(4, 4, device="openreg")
+
+
+def difference(after, before):
+    return {name: getattr(after, name) - getattr(before, name) for name in before._fields}
+
+
+# ---- Statistics
+
+
+def test_statistics_are_kept_inside_of_the_block_only(a):
+    openreg.reset_operator_stats()
+    a.fmod(a)
+    assert openreg.operator_stats() == {}
+    with openreg.record_operator_stats():
+        a.fmod(a)
+    a.fmod(a)
+    assert openreg.operator_stats()["aten::fmod.Tensor"].calls == 1
+    openreg.reset_operator_stats()
+    assert openreg.operator_stats() == {}
+
+
+def test_blocks_of_statistics_nest_and_end_with_an_exception(a):
+    with pytest.raises(KeyError), openreg.record_operator_stats():
+        with openreg.record_operator_stats():
+            a.fmod(a)
+        a.fmod(a)
+        raise KeyError
+    a.fmod(a)
+    assert openreg.operator_stats()["aten::fmod.Tensor"].calls == 2
+
+
+def test_a_record_says_what_the_operator_did(a, each_schedule):
+    odd = torch.ones(3, 5, 7, device="openreg")  # a shape that no other test uses
+    with openreg.record_operator_stats():
+        for _ in range(3):
+            odd.fmod(odd)
+        a.nonzero()
+        a.t()
+        a.unfold(0, 2, 2)
+    stats = openreg.operator_stats()
+    fmod = stats["aten::fmod.Tensor"]
+    assert (fmod.calls, fmod.launches, fmod.waits, fmod.bytes) == (3, 3, 0, 3 * odd.nbytes)
+    assert 0 < fmod.host_seconds < 60
+    if each_schedule == "async":  # the blocking schedule asks for no plan
+        assert (fmod.cache_hits, fmod.cache_misses) == (2, 1)
+    nonzero = stats["aten::nonzero"]
+    assert (nonzero.calls, nonzero.launches, nonzero.waits, nonzero.bytes) == (1, 0, 1, 16 * 2 * 8)
+    view = stats["aten::unfold"]
+    assert (view.calls, view.launches, view.waits, view.bytes) == (1, 0, 0, 0)
+
+
+def test_outputs_that_are_given_count_as_bytes(a):
+    with openreg.record_operator_stats():
+        a.fmod_(a)
+        torch.fmod(a, a, out=torch.empty_like(a))
+    stats = openreg.operator_stats()
+    assert stats["aten::fmod_.Tensor"].bytes == a.nbytes
+    assert stats["aten::fmod.Tensor_out"].bytes == a.nbytes
+
+
+def test_copies_are_recorded(a):
+    pinned = torch.empty(4, 4, pin_memory=True)
+    with openreg.record_operator_stats():
+        a.cpu()
+        torch.empty_like(a).copy_(a)
+        pinned.copy_(a, non_blocking=True)
+    openreg.synchronize()
+    copies = openreg.operator_stats()["aten::_copy_from"]
+    assert (copies.calls, copies.launches, copies.waits, copies.bytes) == (3, 3, 1, 3 * a.nbytes)
+
+
+def test_a_miss_that_runs_at_once_is_a_wait(each_schedule):
+    data = torch.randn(2, 3, 5, 9).to("openreg")
+    with openreg.record_operator_stats():
+        for _ in range(3):
+            torch.nn.functional.batch_norm(data, None, None, training=True)
+    (record,) = (r for name, r in openreg.operator_stats().items() if "batch_norm" in name)
+    assert (record.calls, record.waits) == (3, 1 if each_schedule == "async" else 0)
+
+
+def test_an_operator_that_raises_is_a_call(a):
+    with openreg.record_operator_stats(), pytest.raises(RuntimeError, match="must match the size"):
+        a.fmod(torch.ones(3, device="openreg"))
+    record = openreg.operator_stats()["aten::fmod.Tensor"]
+    assert record.calls == 1 and record.bytes == 0
+
+
+def test_counts_of_many_threads_are_exact(a):
+    def work():
+        for _ in range(200):
+            a.fmod(a)
+
+    before = openreg.operator_totals()
+    with openreg.record_operator_stats():
+        for _ in range(2):  # the second generation goes on with the counts of the first
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert openreg.operator_stats()["aten::fmod.Tensor"].calls == 1600
+    assert openreg.operator_totals().launches - before.launches == 1600
+
+
+def test_backward_is_recorded():
+    data = torch.ones(3, 3, device="openreg", requires_grad=True)
+    with openreg.record_operator_stats():
+        data.tril().sum().backward()
+    assert openreg.operator_stats()["aten::tril"].calls == 2
+
+
+def test_totals_are_always_counted(a, each_schedule):
+    a.fmod(a)
+    before = openreg.operator_totals()
+    a.fmod(a)
+    a.nonzero()
+    a.cpu()
+    counted = difference(openreg.operator_totals(), before)
+    hits = 1 if each_schedule == "async" else 0
+    assert counted == {"launches": 2, "cache_hits": hits, "cache_misses": 0, "waits": 2}
+
+
+# ---- Waits
+
+WAITS = {
+    "item": (lambda a: a.sum().item(), "aten::_local_scalar_dense"),
+    "bool": (lambda a: bool(a.sum() > 0), "aten::_local_scalar_dense"),
+    "equal": (lambda a: torch.equal(a, a), "aten::equal"),
+    "nonzero": (lambda a: a.nonzero(), "aten::nonzero"),
+    "masked_select": (lambda a: a.masked_select(a > 0), "aten::masked_select"),
+    "mask": (lambda a: a[a > 0], "aten::index.Tensor"),
+    "unique": (lambda a: a.unique(), "aten::_unique2"),
+    "bincount": (lambda a: a.flatten().long().bincount(), "aten::bincount"),
+    "repeat_interleave": (lambda a: torch.repeat_interleave(a[0].long()), "aten::repeat_interleave.Tensor"),
+    "cpu": (lambda a: a.cpu(), "aten::_copy_from"),
+    "cpu, converting": (lambda a: a.to("cpu", torch.float64), "aten::_copy_from"),
+    "tolist": (lambda a: a.tolist(), "aten::_copy_from"),
+    "to the device": (lambda a: torch.ones(3).to("openreg"), "aten::_copy_from"),
+    "not pinned": (lambda a: torch.empty(4, 4).copy_(a, non_blocking=True), "aten::_copy_from"),
+}
+NO_WAITS = {
+    "operators": lambda a: (a @ a).softmax(-1).sum(),
+    "views": lambda a: a.t().unfold(0, 2, 2)[1],
+    "an index": lambda a: a[a[0].long()],
+    "a known size": lambda a: torch.repeat_interleave(a[0].long(), output_size=4),
+    "to the host, not blocking": lambda a: a.to("cpu", non_blocking=True),
+    "to the device, not blocking": lambda a: torch.ones(3).pin_memory().to("openreg", non_blocking=True),
+    "within the device": lambda a: torch.empty_like(a).copy_(a.t()),
+    "to another device": lambda a: a.to("openreg:1"),
+    "random numbers": lambda a: torch.rand_like(a),
+    "the first call of its kind": lambda a: torch.nn.functional.batch_norm(a, None, None, training=True),
+    "attention": lambda a: torch.nn.functional.scaled_dot_product_attention(*[a.view(1, 1, 4, 4)] * 3),
+    "synchronize": lambda a: openreg.synchronize(),
+    "stream.synchronize": lambda a: openreg.current_stream().synchronize(),
+    "event.synchronize": lambda a: openreg.current_stream().record_event().synchronize(),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_is_an_error_that_names_the_operator(name, a):
+    body, operator = WAITS[name]
+    openreg.set_sync_debug_mode("error")
+    try:
+        with pytest.raises(RuntimeError, match=rf"called a synchronizing openreg operation: '{operator}'"):
+            body(a)
+    finally:
+        openreg.set_sync_debug_mode("default")
+    body(a)
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_is_a_warning_that_names_the_operator(name, a):
+    body, operator = WAITS[name]
+    openreg.set_sync_debug_mode("warn")
+    try:
+        with pytest.warns(UserWarning, match=f"called a synchronizing openreg operation: '{operator}'"):
+            body(a)
+    finally:
+        openreg.set_sync_debug_mode("default")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        body(a)
+    assert not [w for w in caught if "synchronizing" in str(w.message)]
+
+
+@pytest.mark.parametrize("name", NO_WAITS)
+def test_what_is_not_the_programs_wait_is_not_reported(name, a):
+    with openreg.assert_no_sync():
+        NO_WAITS[name](a)
+
+
+def test_the_error_comes_before_the_wait(a, each_schedule):
+    if each_schedule == "blocking":
+        pytest.skip("the blocking schedule has waited by then")
+    stream = openreg.Stream()
+    with openreg.stream(stream), held(stream):
+        for body, _ in WAITS.values():
+            with pytest.raises(AssertionError), openreg.assert_no_sync():
+                body(a)  # a wait for a held stream would never end
+        assert not stream.query()
+
+
+def test_modes_are_those_of_cuda():
+    for mode, code in [("warn", 1), ("error", 2), ("default", 0), (1, 1), (2, 2), (0, 0)]:
+        openreg.set_sync_debug_mode(mode)
+        assert openreg.get_sync_debug_mode() == code
+    for mode in ("never", 3, -1):
+        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+            openreg.set_sync_debug_mode(mode)
+    assert openreg.get_sync_debug_mode() == 0
+
+
+def test_assert_no_sync_names_operator_and_line(a):
+    with pytest.raises(AssertionError) as raised, openreg.assert_no_sync():
+        a.sum().item()  # the line
+    assert "'aten::_local_scalar_dense'" in str(raised.value)
+    assert f"{__file__}:" in str(raised.value)
+    assert str(raised.value).endswith("a.sum().item()  # the line")
+
+
+def test_assert_no_sync_names_the_programs_line_and_not_torchs(a):
+    with pytest.raises(AssertionError, match=r"test_monitor.py:\d+: repr\(a\)$"), openreg.assert_no_sync():
+        repr(a)
+
+
+def test_assert_no_sync_fails_also_if_the_error_was_caught(a):
+    def careless():
+        try:
+            return a.nonzero()
+        except RuntimeError:
+            return None
+
+    with pytest.raises(AssertionError, match=r"1 time.*aten::nonzero.*caught"), openreg.assert_no_sync():
+        careless()
+
+
+def test_assert_no_sync_leaves_other_errors_alone_and_restores_the_mode(a):
+    openreg.set_sync_debug_mode("warn")
+    try:
+        with pytest.raises(KeyError), openreg.assert_no_sync():
+            raise KeyError
+        assert openreg.get_sync_debug_mode() == 1
+        with pytest.raises(AssertionError), openreg.assert_no_sync():
+            a.nonzero()
+        assert openreg.get_sync_debug_mode() == 1
+    finally:
+        openreg.set_sync_debug_mode("default")
+
+
+def test_waits_in_backward_are_found(a):
+    class Nosy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, data):
+            return data.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * gradient.sum().item()
+
+    result = Nosy.apply(a.requires_grad_()).sum()
+    words = r"_local_scalar_dense.*gradient.sum\(\).item\(\)"
+    with pytest.raises(AssertionError, match=words), openreg.assert_no_sync():
+        result.backward()
+
+
+# ---- Borrowed kernels
+
+
+def test_borrowed_kernels_are_allowed_unless_somebody_asks(a):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a.tril()
+
+
+def test_a_borrowed_kernel_is_an_error_that_names_the_operator(a):
+    with (
+        pytest.raises(NotImplementedError, match=r"'aten::tril' has no kernel of openreg's own"),
+        openreg.fallback("error"),
+    ):
+        a.tril()
+    a.tril()
+
+
+def test_a_borrowed_kernel_is_a_warning_that_names_the_operator(a):
+    with (
+        pytest.warns(UserWarning, match=r"'aten::tril' has no kernel of openreg's own"),
+        openreg.fallback("warn"),
+    ):
+        a.tril()
+
+
+def test_kernels_of_our_own_are_not_borrowed(a):
+    with openreg.fallback("error"):
+        torch.empty(3, device="openreg").resize_(5)
+        a.view(16).cpu()
+        torch.empty_like(a).copy_(a.t())
+
+
+ALLOWED = [
+    ["aten::fmod.Tensor"],
+    ["aten::fmod"],
+    ["fmod"],
+    ["fmod.Tensor"],
+    [torch.ops.aten.fmod],
+    [torch.ops.aten.fmod.Tensor],
+]
+
+
+@pytest.mark.parametrize("allowed", ALLOWED, ids=str)
+def test_operators_can_be_allowed(a, allowed):
+    with openreg.fallback("error", allow=allowed):
+        a.fmod(a)
+        with pytest.raises(NotImplementedError, match="aten::tril"):
+            a.tril()
+
+
+def test_another_overload_is_not_allowed(a):
+    with openreg.fallback("error", allow=["aten::fmod.Scalar"]), pytest.raises(NotImplementedError):
+        a.fmod(a)
+
+
+def test_fallback_blocks_nest_and_end_with_an_exception(a):
+    with openreg.fallback("error", allow=["fmod"]):
+        with pytest.raises(KeyError), openreg.fallback("allow"):
+            a.tril()
+            raise KeyError
+        a.fmod(a)
+        with pytest.raises(NotImplementedError):
+            a.tril()
+    a.tril()
+
+
+def test_fallback_refuses_what_it_does_not_know():
+    with pytest.raises(ValueError, match="there is no response 'no'"):
+        openreg.fallback("no")
+    with pytest.raises(ValueError, match="there is no operator 'aten::fmo'"):
+        openreg.fallback("error", allow=["aten::fmo"])
+
+
+def test_borrowed_kernels_in_backward_are_found(a):
+    data = a.requires_grad_()
+    result = data.exp().sum()
+    with (
+        pytest.raises(NotImplementedError, match="aten::mul"),
+        openreg.fallback("error", allow=["ones_like", "fill_"]),
+    ):
+        result.backward()
