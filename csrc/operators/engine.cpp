@@ -4,6 +4,7 @@
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/facts.h"
+#include "operators/inference.h"
 #include "operators/kernel.h"
 #include "operators/launch.h"
 #include "operators/monitor.h"
@@ -212,10 +213,26 @@ class Call {
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 
+// Instead of running an out form: its results are its outputs. Other forms are not called while shapes are inferred.
+void describe(const OperatorFacts& facts, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - facts.arguments;
+  torch::jit::Stack results;
+  for (const int argument : facts.returned) {
+    TORCH_CHECK_NOT_IMPLEMENTED(argument != OperatorFacts::kFresh, facts.name, " cannot run while shapes are inferred");
+    results.push_back((*stack)[begin + static_cast<size_t>(argument)]);
+  }
+  stack->resize(begin);
+  stack->insert(stack->end(), results.begin(), results.end());
+}
+
 }  // namespace
 
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorFacts& facts = facts_of(op);
+  if (C10_UNLIKELY(InferenceScope::active())) {
+    describe(facts, stack);
+    return;
+  }
   const OperatorCall noted(op, facts, stack);
   Signature signature;  // of a call that is worth remembering
   bool remember = false;

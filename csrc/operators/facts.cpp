@@ -119,7 +119,9 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
     return Behaviour::Wait;
   }
   // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
-  if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0) {
+  // Attention is the exception: with dropout it is made of other operators (attention.cpp).
+  if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0 &&
+      !op.operator_name().name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
     return Behaviour::Wait;
   }
   bool view = false;
@@ -144,6 +146,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->launched = Work::kernel_named(facts->name.c_str());
   facts->behaviour = behaviour_of(op);
   facts->generator = generator_argument(op);
+  facts->is_structured = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
   facts->may_refuse_data = may_refuse_data(facts->name);
   facts->arguments = schema.arguments().size();
   const bool by_value = numbers_decide_shapes(facts->name);

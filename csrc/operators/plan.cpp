@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "operators/below.h"
+#include "operators/inference.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -206,9 +207,71 @@ const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
   return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
 }
 
+// PyTorch's default for structured operators stands in the tables of all backends without a kernel, such as this.
+constexpr c10::DispatchKeySet kDefault(c10::DispatchKey::PrivateUse3);
+
+std::vector<const c10::StorageImpl*> storages_of(const torch::jit::Stack& stack) {
+  std::vector<const c10::StorageImpl*> storages;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.has_storage()) {
+      storages.push_back(tensor.storage().unsafeGetStorageImpl());
+    }
+  };
+  for (const IValue& value : stack) {
+    if (value.isTensor()) {
+      add(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        add(tensor);
+      }
+    }
+  }
+  return storages;
+}
+
+// See Note [Inference in C++].
+PlanPtr infer_by_default(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  torch::jit::Stack call(stack.end() - static_cast<ptrdiff_t>(facts.arguments), stack.end());
+  ResultReader reader(kDevice, storages_of(call));
+  {
+    const BelowEverything below;
+    const InferenceScope inferring;
+    op.redispatchBoxed(kDefault, &call);
+  }
+  auto plan = c10::make_intrusive<Plan>();
+  plan->can_launch = reader.read(facts, call, *plan);
+  return plan;
+}
+
+// An operator that only overwrites or updates its one tensor has nothing to infer.
+bool changes_only_itself(const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  if (facts.returned.size() != 1 || facts.returned[0] != 0 || facts.arguments == 0) {
+    return false;
+  }
+  const size_t begin = stack.size() - facts.arguments;
+  for (size_t i = 1; i < facts.arguments; ++i) {
+    const IValue& value = stack[begin + i];
+    if (value.isTensor() || value.isTensorList() || value.isOptionalTensorList()) {
+      return false;
+    }
+  }
+  return facts.written[0] && stack[begin].isTensor() && facts.name.find(".out") == std::string::npos &&
+         facts.name.find("_out") == std::string::npos && !facts.name.starts_with("aten::resize");
+}
+
+PlanPtr plan_for_itself() {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->results.emplace_back().argument = 0;
+  plan->can_launch = true;
+  return plan;
+}
+
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   try {
-    return MetaCall(facts, stack).infer(op, stack);
+    if (changes_only_itself(facts, stack)) {
+      return plan_for_itself();
+    }
+    return facts.is_structured ? infer_by_default(op, facts, stack) : MetaCall(facts, stack).infer(op, stack);
   } catch (const std::exception&) {
     // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
     // cases the call runs here and now, and what is wrong is said in the operator's own words.

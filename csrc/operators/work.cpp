@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 namespace openreg {
 namespace {
@@ -58,6 +60,20 @@ class LaunchersSettings {
   int threads_before_ = 0;
   unsigned mode_before_;
 };
+
+// How much is launched and not done. Work that waits in long queues is cold when its turn comes, so a thread that has
+// got this far ahead lets the device catch up; but not for long, since a stream may be waiting for this very thread.
+std::atomic<int64_t> pending{0};
+constexpr int64_t kFarAhead = 1024;
+constexpr int64_t kCaughtUp = 512;
+constexpr auto kPatience = std::chrono::milliseconds(2);
+
+void let_the_device_catch_up() {
+  const auto begin = std::chrono::steady_clock::now();
+  while (pending.load(std::memory_order_relaxed) > kCaughtUp && std::chrono::steady_clock::now() - begin < kPatience) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
 
 }  // namespace
 
@@ -130,6 +146,9 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
     recycle(this);
     OR_CHECK(answer);
   }
+  if (C10_UNLIKELY(pending.fetch_add(1, std::memory_order_relaxed) >= kFarAhead)) {
+    let_the_device_catch_up();
+  }
 }
 
 orError_t Work::run(void* args, char* why, size_t why_size) {
@@ -157,6 +176,7 @@ std::string Work::circumstances() const {
 }
 
 void Work::release(void* args) {
+  pending.fetch_sub(1, std::memory_order_relaxed);
   recycle(*static_cast<Work**>(args));
 }
 
