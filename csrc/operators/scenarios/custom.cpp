@@ -8,8 +8,8 @@
 //
 // An operator lives in a namespace of the library's own, or in one that exists. Both are shown: the code is
 // the same, TORCH_LIBRARY_FRAGMENT adds to a namespace whoever began it. In somebody else's namespace the
-// name has to be one that they will not choose. openreg is here the name of a namespace of operators; it
-// does not follow the device's name, as programs that call torch.ops.openreg would have to follow it too.
+// name has to be one that they will not choose. The namespace openreg is one of operators: it does not follow
+// the device's name, as programs that call torch.ops.openreg would have to follow it too.
 #include "operators/kernel.h"
 #include "operators/scenarios/loop.h"
 
