@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-RUFF_PATHS := python tests examples benchmarks
+RUFF_PATHS := python tests examples benchmarks tools
 CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)

@@ -213,12 +213,14 @@ class Call {
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 
-// Instead of running an out form: its results are its outputs. Other forms are not called while shapes are inferred.
+// Instead of running an out form: its results are its outputs. Other forms are not called while shapes are
+// inferred.
 void describe(const OperatorFacts& facts, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - facts.arguments;
   torch::jit::Stack results;
   for (const int argument : facts.returned) {
-    TORCH_CHECK_NOT_IMPLEMENTED(argument != OperatorFacts::kFresh, facts.name, " cannot run while shapes are inferred");
+    TORCH_CHECK_NOT_IMPLEMENTED(argument != OperatorFacts::kFresh, facts.name,
+                                " cannot run while shapes are inferred");
     results.push_back((*stack)[begin + static_cast<size_t>(argument)]);
   }
   stack->resize(begin);

@@ -28,7 +28,7 @@ struct OperatorFacts {
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
   int generator;         // the argument that is a generator, of an operator that draws random numbers; or -1
   bool may_refuse_data;  // see launch_site.h
-  bool is_structured;       // PyTorch's default infers its shapes; see inference.h
+  bool is_structured;    // PyTorch's default infers its shapes; see inference.h
   bool has_cpu_kernel;
   bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel

@@ -207,7 +207,8 @@ const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
   return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
 }
 
-// PyTorch's default for structured operators stands in the tables of all backends without a kernel, such as this.
+// PyTorch's default for structured operators stands in the tables of all backends without a kernel, such as
+// this.
 constexpr c10::DispatchKeySet kDefault(c10::DispatchKey::PrivateUse3);
 
 std::vector<const c10::StorageImpl*> storages_of(const torch::jit::Stack& stack) {
@@ -230,7 +231,8 @@ std::vector<const c10::StorageImpl*> storages_of(const torch::jit::Stack& stack)
 }
 
 // See Note [Inference in C++].
-PlanPtr infer_by_default(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+PlanPtr infer_by_default(const c10::OperatorHandle& op, const OperatorFacts& facts,
+                         const torch::jit::Stack& stack) {
   torch::jit::Stack call(stack.end() - static_cast<ptrdiff_t>(facts.arguments), stack.end());
   ResultReader reader(kDevice, storages_of(call));
   {

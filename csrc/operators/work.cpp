@@ -61,8 +61,9 @@ class LaunchersSettings {
   unsigned mode_before_;
 };
 
-// How much is launched and not done. Work that waits in long queues is cold when its turn comes, so a thread that has
-// got this far ahead lets the device catch up; but not for long, since a stream may be waiting for this very thread.
+// How much is launched and not done. Work that waits in long queues is cold when its turn comes, so a thread
+// that has got this far ahead lets the device catch up; but not for long, since a stream may be waiting for
+// this very thread.
 std::atomic<int64_t> pending{0};
 constexpr int64_t kFarAhead = 1024;
 constexpr int64_t kCaughtUp = 512;
@@ -70,7 +71,8 @@ constexpr auto kPatience = std::chrono::milliseconds(2);
 
 void let_the_device_catch_up() {
   const auto begin = std::chrono::steady_clock::now();
-  while (pending.load(std::memory_order_relaxed) > kCaughtUp && std::chrono::steady_clock::now() - begin < kPatience) {
+  while (pending.load(std::memory_order_relaxed) > kCaughtUp &&
+         std::chrono::steady_clock::now() - begin < kPatience) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }

@@ -1,5 +1,6 @@
 // torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/ and waits without
 // the GIL.
+#include "autograd/settle.h"
 #include "bindings.h"
 #include "common/check.h"
 #include "device/device.h"
@@ -38,7 +39,10 @@ int maybe_exchange_device(int device) {
 void bind_devices(py::module_& m) {
   m.def("device_count",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::device_count()); }));
-  m.def("finish", wrap_pybind_function_no_gil([] { openreg::finish_all_devices(); }));
+  m.def("finish", wrap_pybind_function_no_gil([] {
+          openreg::settle_autograd();
+          openreg::finish_all_devices();
+        }));
   m.def("init", wrap_pybind_function_no_gil([] { openreg::device_count_ensure_non_zero(); }));
   m.def("current_device",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
