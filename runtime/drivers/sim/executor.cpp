@@ -27,7 +27,7 @@ int Executor::max_threads() {
 }
 
 // On a small machine a thread that spins takes the core from the one that submits.
-Executor::Executor() : spins_(platform::hardware_threads() <= 2 ? 600 : 2000) {}
+Executor::Executor() : spins_(platform::hardware_threads() <= 2 ? 150 : 2000) {}
 
 void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
   bool wake = false;

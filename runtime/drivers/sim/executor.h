@@ -24,6 +24,11 @@ class Executor {
   /// The stream is ready. Takes a reference while it is in the queue.
   void enqueue(Stream& stream, int64_t not_before_ns = 0);
 
+  /// True if a stream waits for a thread.
+  bool has_ready() const { return ready_.load(std::memory_order_relaxed) != 0; }
+  /// How often a thread without work looks again before it sleeps.
+  int spins() const { return spins_; }
+
  private:
   struct List {
     Stream* first = nullptr;

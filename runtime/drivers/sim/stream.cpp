@@ -79,9 +79,11 @@ uint64_t Stream::submit(Fill&& fill) {
 }
 
 void Stream::schedule() {
-  State idle = State::kIdle;
-  if (state_.load() != State::kIdle || !state_.compare_exchange_strong(idle, State::kReady)) return;
-  Executor::get().enqueue(*this);
+  State state = state_.load();
+  do {
+    if (state != State::kIdle && state != State::kWatched) return;
+  } while (!state_.compare_exchange_weak(state, State::kReady));
+  if (state == State::kIdle) Executor::get().enqueue(*this);
   if (wake_at_.load() != kNever) wake_sleepers();
 }
 
@@ -123,7 +125,7 @@ void Stream::submit_wait(Ref<Record> record) {
 
 bool Stream::try_claim() {
   State state = state_.load();
-  if (state != State::kIdle && state != State::kReady) return false;
+  if (state == State::kRunning || state == State::kParked) return false;
   return state_.compare_exchange_strong(state, State::kRunning);
 }
 
@@ -172,7 +174,28 @@ void Stream::unpark() {
 void Stream::run_as_worker() {
   State ready = State::kReady;
   // A host may have claimed it, run it, and let go.
-  if (state_.compare_exchange_strong(ready, State::kRunning)) run_claimed(kNever, true);
+  if (!state_.compare_exchange_strong(ready, State::kRunning)) return;
+  do {
+    run_claimed(kNever, true);
+  } while (watch());
+}
+
+// A program that launches small kernels one by one would otherwise pay for a way through the executor with
+// each. Several workers may watch a stream; the compare-and-exchange decides which of them gets the work.
+bool Stream::watch() {
+  if (current_schedule() != orScheduleAsync) return false;
+  State idle = State::kIdle;
+  if (!state_.compare_exchange_strong(idle, State::kWatched)) return false;
+  Executor& executor = Executor::get();
+  for (int spin = 0; spin < executor.spins() && state_.load(std::memory_order_relaxed) == State::kWatched &&
+                     !executor.has_ready();
+       ++spin) {
+    pause();
+  }
+  State watched = State::kWatched;
+  if (state_.compare_exchange_strong(watched, State::kIdle)) return false;
+  State ready = State::kReady;
+  return state_.compare_exchange_strong(ready, State::kRunning);
 }
 
 void Stream::run_claimed(uint64_t until, bool as_worker) {
@@ -356,7 +379,7 @@ void Stream::sleep(uint64_t ticket) {
   wake_at_.store(std::min(wake_at_.load(), ticket));
   const uint64_t before = wake_count_;
   const State state = state_.load();
-  const bool claimable = (state == State::kIdle || state == State::kReady) && !queue_.empty();
+  const bool claimable = state != State::kRunning && state != State::kParked && !queue_.empty();
   if (finished(ticket) || claimable) return;
   sleepers_.wait(lock, [&] { return wake_count_ != before; });
 }

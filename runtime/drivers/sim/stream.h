@@ -4,10 +4,11 @@
 // At most one thread runs a stream's work at a time: the one that moved its state to running. That is a
 // worker of the executor, or a host thread that waits and so runs the work itself. States:
 //   idle     nothing is queued
+//   watched  idle, and a worker looks at it a little longer: a submission need not tell the executor
 //   ready    there is work; the executor knows, and anyone may claim
 //   running  claimed
 //   parked   its next operation waits for a record, whose completion makes it ready; nobody may claim
-// A submission that finds the stream idle makes it ready. One that finds it running or parked leaves it to
+// A submission that finds the stream idle or watched makes it ready. One that finds it running or parked leaves it to
 // whoever lets go: letting go looks at the queue after the state, a submission at the state after the queue.
 //
 // Note [Tickets]
@@ -77,7 +78,7 @@ class Stream : public Counted<Stream> {
   Stream* next_waiter = nullptr;  // the record's that this is parked on, under its lock
 
  private:
-  enum class State : uint32_t { kIdle, kReady, kRunning, kParked };
+  enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked };
   class Frame;
 
   static constexpr uint64_t kNever = UINT64_MAX;
@@ -88,6 +89,7 @@ class Stream : public Counted<Stream> {
   void schedule();
 
   bool try_claim();
+  bool watch();
   bool begin_inline(uint64_t& ticket);
   void end_inline(uint64_t ticket);
   void let_go();
