@@ -111,7 +111,7 @@ def test_quoted_code_is_in_the_tree(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if program(page.read_text())], ids=name)
 def test_what_a_reader_types_runs(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / f"{page.stem}.py"
+    script = tmp_path / f"{page.stem}_page.py"
     script.write_text(program(page.read_text()))
     python(str(script), cwd=tmp_path)
 

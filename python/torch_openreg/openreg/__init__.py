@@ -6,6 +6,7 @@ Every name means what it means in ``torch.cuda``. Nothing here opens a device be
 from ._lazy import _is_in_bad_fork, _lazy_init, init, is_initialized
 from ._types import *  # noqa: F403
 from ._types import __all__ as _types
+from .amp import get_amp_supported_dtype, is_bf16_supported
 from .device import (
     current_device,
     device,
@@ -72,6 +73,7 @@ __all__ = [
     "device_count",
     "device_of",
     "fallback",
+    "get_amp_supported_dtype",
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
@@ -81,6 +83,7 @@ __all__ = [
     "init",
     "initial_seed",
     "is_available",
+    "is_bf16_supported",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -107,4 +110,6 @@ def __getattr__(name: str) -> object:
         from . import random
 
         return random.default_generators
+    if name == "_initialized":  # torch.utils.checkpoint asks, to know whether there are random states to keep
+        return is_initialized()
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

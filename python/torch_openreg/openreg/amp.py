@@ -1,0 +1,12 @@
+"""Mixed precision: what ``torch.autocast`` asks of a device's module."""
+
+import torch
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes that ``torch.autocast`` may cast to."""
+    return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported() -> bool:
+    return True
