@@ -1,5 +1,6 @@
 // Scaled dot product attention, behind PyTorch's overrideable entry: forward and backward are the CPU's own
 // fused kernels, launched on device memory; dropout, which those do not have, is done in plain operators.
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -51,6 +53,15 @@ Tensor for_each_shared_head(const Tensor& gradient, int64_t heads) {
   return gradient.unflatten(1, {heads, gradient.size(1) / heads}).sum(2);
 }
 
+// A compiler goes by the strides that the Meta kernel promises: those of empty_like. The fused kernel has its
+// own.
+Tensor laid_out_like(const Tensor& like, const Tensor& made) {
+  const auto promised = like.is_non_overlapping_and_dense()
+                            ? like.strides().vec()
+                            : at::infer_dense_strides(like.sizes(), like.strides());
+  return made.strides() == promised ? made : at::empty_like(like).copy_(made);
+}
+
 double scale_or_default(std::optional<double> scale, const Tensor& query) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
 }
@@ -86,7 +97,8 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
     dropped = at::empty({0}, query.options());
   }
   const Tensor none = at::empty({0}, query.options().dtype(at::kLong));
-  return {output, logsumexp, none, none, query.size(2), key.size(2), dropped, none, none};
+  return {
+      laid_out_like(query, output), logsumexp, none, none, query.size(2), key.size(2), dropped, none, none};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& query,
@@ -115,8 +127,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Te
         grad, query, k, v, output, logsumexp, 0.0, causal, bias.defined() ? MaybeTensor(bias) : std::nullopt,
         scale);
   }
-  return {grad_query, for_each_shared_head(grad_key, key.size(1)),
-          for_each_shared_head(grad_value, value.size(1)), Tensor()};
+  return {laid_out_like(query, grad_query), laid_out_like(key, for_each_shared_head(grad_key, key.size(1))),
+          laid_out_like(value, for_each_shared_head(grad_value, value.size(1))), Tensor()};
 }
 
 }  // namespace
