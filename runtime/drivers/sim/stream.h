@@ -8,8 +8,9 @@
 //   ready    there is work; the executor knows, and anyone may claim
 //   running  claimed
 //   parked   its next operation waits for a record, whose completion makes it ready; nobody may claim
-// A submission that finds the stream idle or watched makes it ready. One that finds it running or parked leaves it to
-// whoever lets go: letting go looks at the queue after the state, a submission at the state after the queue.
+// A submission that finds the stream idle or watched makes it ready. One that finds it running or parked
+// leaves it to whoever lets go: letting go looks at the queue after the state, a submission at the state
+// after the queue.
 //
 // Note [Tickets]
 // Every operation has a number, one more than the one before. completed >= ticket means that it is over. Work
