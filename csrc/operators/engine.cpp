@@ -9,6 +9,7 @@
 #include "operators/launch.h"
 #include "operators/monitor.h"
 #include "operators/plan.h"
+#include "operators/sparse.h"
 #include "random/generator.h"
 #include "stream/schedule.h"
 
@@ -42,7 +43,7 @@ class Call {
   }
 
   void run() {
-    TORCH_CHECK_NOT_IMPLEMENTED(facts_.has_cpu_kernel, "the operator '", facts_.name,
+    TORCH_CHECK_NOT_IMPLEMENTED(facts_.has_cpu_kernel || !sparse_.empty(), "the operator '", facts_.name,
                                 "' is not available on ", OR_DEVICE_NAME,
                                 ": it has neither a kernel for the device nor one for the CPU");
     DeviceScope scope(device_);
@@ -52,13 +53,23 @@ class Call {
       return;
     }
     note_run(facts_);
-    run_kernel(facts_.name.c_str(), device_,
-               [this] { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_); });
+    run_kernel(facts_.name.c_str(), device_, [this] {
+      if (sparse_.empty()) {
+        op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+      } else {
+        op_.callBoxed(&stack_);  // dense and sparse kernels of the CPU, as the arguments want
+      }
+    });
   }
 
   void finish() {
     for (const Twin& twin : written_) {
       follow_resize(twin.device, twin.alias);
+    }
+    for (const SparseInput& input : sparse_) {
+      if (input.written) {
+        become(input.device, to_device(input.twin));
+      }
     }
     const size_t first = stack_.size() - facts_.returned.size();
     for (size_t i = 0; i < facts_.returned.size(); ++i) {
@@ -77,7 +88,9 @@ class Call {
     const bool writes = facts_.written[i];
     if (value.isTensor()) {
       const at::Tensor& tensor = value.toTensor();
-      if (on_device(tensor)) {
+      if (on_device(tensor) && is_sparse_layout(tensor)) {
+        value = prepare_sparse(tensor, i, writes);
+      } else if (on_device(tensor)) {
         note_device(tensor.device());
         at::Tensor twin = alias(tensor, writes);
         IValue before = std::exchange(value, IValue(twin));
@@ -110,9 +123,18 @@ class Call {
       note_host(tensor);
       return tensor;
     }
+    if (is_sparse_layout(tensor)) {
+      return prepare_sparse(tensor, kInList, writes);
+    }
     note_device(tensor.device());
     at::Tensor twin = alias(tensor, writes);
     keep(tensor, twin, kInList, writes);
+    return twin;
+  }
+
+  at::Tensor prepare_sparse(at::Tensor tensor, size_t argument, bool writes) {
+    at::Tensor twin = rebuild(tensor, [&](const at::Tensor& part) { return prepare_tensor(part, writes); });
+    sparse_.push_back({tensor, twin, argument, writes});
     return twin;
   }
 
@@ -164,12 +186,20 @@ class Call {
         return input.device;
       }
     }
+    for (const SparseInput& input : sparse_) {
+      if (input.argument == argument) {
+        return input.device;
+      }
+    }
     return otherwise;
   }
 
   at::Tensor to_device(const at::Tensor& made) {
     if (!made.defined() || !made.is_cpu()) {
       return made;
+    }
+    if (is_sparse_layout(made)) {
+      return rebuild(made, [this](const at::Tensor& part) { return to_device(part); });
     }
     return device_tensor(device_storage(made), made);
   }
@@ -202,6 +232,13 @@ class Call {
     size_t argument;  // or kInList
   };
 
+  struct SparseInput {
+    at::Tensor device;
+    at::Tensor twin;
+    size_t argument;  // or kInList
+    bool written;
+  };
+
   const c10::OperatorHandle& op_;
   const OperatorFacts& facts_;
   torch::jit::Stack& stack_;
@@ -210,6 +247,7 @@ class Call {
   std::optional<c10::Device> host_;  // of a host tensor among the arguments that is more than a number
   c10::SmallVector<Input, 4> inputs_;
   c10::SmallVector<Twin, 2> written_;
+  c10::SmallVector<SparseInput, 1> sparse_;
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 

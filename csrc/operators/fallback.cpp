@@ -6,6 +6,7 @@
 // engine takes the operator as one. Convolutions choose their kernel by the device and would find none for
 // ours; the engine takes them before they choose.
 #include "operators/engine.h"
+#include "operators/sparse.h"
 
 #include <torch/library.h>
 
@@ -55,6 +56,7 @@ void register_engine() {
       m->impl(c10::toString(name).c_str(), engine());
     }
   }
+  register_sparse_engine();
 }
 
 }  // namespace openreg

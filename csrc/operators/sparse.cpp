@@ -1,0 +1,145 @@
+#include "operators/sparse.h"
+
+#include "device/device.h"
+#include "operators/engine.h"
+
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace openreg {
+namespace {
+
+at::SparseTensorImpl* coo(const at::Tensor& tensor) {
+  return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+at::SparseCsrTensorImpl* compressed(const at::Tensor& tensor) {
+  return static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+bool is_coo(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kSparse;
+}
+
+void set_coo(const at::Tensor& to, const at::Tensor& like, const at::Tensor& indices,
+             const at::Tensor& values) {
+  coo(to)->raw_resize_(coo(like)->sparse_dim(), coo(like)->dense_dim(), like.sizes());
+  coo(to)->set_indices_and_values_unsafe(indices, values);
+  coo(to)->set_coalesced(coo(like)->coalesced());
+}
+
+// These look at the wrapper and not at data, and do not ask which device it is for.
+constexpr std::array<std::string_view, 24> kWrapperOnly = {"_indices",
+                                                           "_values",
+                                                           "indices",
+                                                           "values",
+                                                           "_nnz",
+                                                           "is_coalesced",
+                                                           "_coalesced_",
+                                                           "sparse_dim",
+                                                           "dense_dim",
+                                                           "_dimI",
+                                                           "_dimV",
+                                                           "crow_indices",
+                                                           "col_indices",
+                                                           "ccol_indices",
+                                                           "row_indices",
+                                                           "sparse_resize_",
+                                                           "sparse_resize_and_clear_",
+                                                           "_sparse_coo_tensor_with_dims",
+                                                           "_sparse_coo_tensor_with_dims_and_tensors",
+                                                           "_sparse_compressed_tensor_unsafe",
+                                                           "_sparse_compressed_tensor_with_dims",
+                                                           "empty",
+                                                           "resize_as_sparse_",
+                                                           "resize_"};
+
+bool looks_at_wrapper_only(const c10::OperatorHandle& op) {
+  const std::string_view name = op.operator_name().name;
+  return std::ranges::find(kWrapperOnly, name.substr(name.rfind(':') + 1)) != kWrapperOnly.end();
+}
+
+template <c10::DispatchKey kCpuKey>
+void run_sparse_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (looks_at_wrapper_only(op)) {
+    op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
+  } else {
+    run_operator(op, stack);
+  }
+}
+
+template <c10::DispatchKey kCpuKey>
+torch::CppFunction engine() {
+  return torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<kCpuKey>>().debug(kEngineLabel);
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(engine<c10::DispatchKey::SparseCPU>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(engine<c10::DispatchKey::SparseCsrCPU>());
+}
+
+// The fallback does not get operators for which PyTorch has a default, and the default of some is to refuse.
+template <c10::DispatchKey kOurKey, c10::DispatchKey kCpuKey>
+void take_operators_of() {
+  // Leaked: registrations end with the process.
+  static auto* m = new torch::Library(torch::Library::IMPL, "aten", kOurKey, __FILE__, __LINE__);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(kCpuKey)) {
+    const auto op = dispatcher.findOp(name);
+    if (name.getNamespace() == "aten" && op.has_value() && !op->hasKernelForDispatchKey(kOurKey)) {
+      m->impl(c10::toString(name).c_str(), engine<kCpuKey>());
+    }
+  }
+}
+
+}  // namespace
+
+void register_sparse_engine() {
+  take_operators_of<c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCPU>();
+  take_operators_of<c10::DispatchKey::SparseCsrPrivateUse1, c10::DispatchKey::SparseCsrCPU>();
+}
+
+c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse) {
+  if (is_coo(sparse)) {
+    return {coo(sparse)->indices(), coo(sparse)->values()};
+  }
+  const at::SparseCsrTensorImpl* impl = compressed(sparse);
+  return {impl->compressed_indices(), impl->plain_indices(), impl->values()};
+}
+
+at::Tensor rebuild(const at::Tensor& sparse, const std::function<at::Tensor(const at::Tensor&)>& replace) {
+  const auto parts = parts_of(sparse);
+  const at::Tensor first = replace(parts[0]);
+  const at::Tensor second = replace(parts[1]);
+  const bool ours = first.device().type() == kDevice;
+  if (is_coo(sparse)) {
+    const auto key = ours ? c10::DispatchKey::SparsePrivateUse1 : c10::DispatchKey::SparseCPU;
+    at::Tensor made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), sparse.dtype());
+    set_coo(made, sparse, first, second);
+    return made;
+  }
+  const auto key = ours ? c10::DispatchKey::SparseCsrPrivateUse1 : c10::DispatchKey::SparseCsrCPU;
+  at::Tensor made = at::detail::make_tensor<at::SparseCsrTensorImpl>(c10::DispatchKeySet(key), first.device(),
+                                                                     sparse.layout(), sparse.dtype());
+  compressed(made)->set_member_tensors(first, second, replace(parts[2]), sparse.sizes());
+  return made;
+}
+
+void become(const at::Tensor& sparse, const at::Tensor& source) {
+  const auto parts = parts_of(source);
+  if (is_coo(sparse)) {
+    set_coo(sparse, source, parts[0], parts[1]);
+  } else {
+    compressed(sparse)->set_member_tensors(parts[0], parts[1], parts[2], source.sizes());
+  }
+}
+
+}  // namespace openreg

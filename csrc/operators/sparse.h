@@ -1,0 +1,35 @@
+// Sparse tensors: a few dense tensors of the device in one wrapper.
+//
+// A kernel of the CPU gets the same wrapper over aliases of the parts; what it returns is wrapped again over
+// parts that were taken over. Operators on sparse tensors wait: how many elements a result has depends on
+// data.
+#pragma once
+
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <functional>
+
+namespace openreg {
+
+/// COO, CSR, CSC, BSR or BSC.
+inline bool is_sparse_layout(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         (tensor.layout() == c10::kSparse || at::sparse_csr::is_sparse_compressed(tensor));
+}
+
+/// Gives the engine the operators that have kernels for sparse tensors of the CPU. Call it once, when the
+/// library is loaded.
+void register_sparse_engine();
+
+/// Indices and values; for compressed layouts compressed indices, plain indices and values.
+c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse);
+
+/// A tensor of the same layout and size over parts that `replace` makes of its parts, on their device.
+at::Tensor rebuild(const at::Tensor& sparse, const std::function<at::Tensor(const at::Tensor&)>& replace);
+
+/// Gives `sparse` the size and the parts of `source`, which is on the same device.
+void become(const at::Tensor& sparse, const at::Tensor& source);
+
+}  // namespace openreg
