@@ -17,6 +17,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
+
 namespace openreg {
 namespace {
 
@@ -52,6 +54,7 @@ class Call {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
       return;
     }
+    tell_who_requires_gradients();
     note_run(facts_);
     run_kernel(facts_.name.c_str(), device_, [this] {
       if (sparse_.empty()) {
@@ -130,6 +133,22 @@ class Call {
     at::Tensor twin = alias(tensor, writes);
     keep(tensor, twin, kInList, writes);
     return twin;
+  }
+
+  // Some kernels for sparse tensors compute what backward needs only if an argument requires gradients.
+  void tell_who_requires_gradients() {
+    const auto requires_grad = [](const auto& input) { return input.device.requires_grad(); };
+    if (sparse_.empty() || !(std::any_of(sparse_.begin(), sparse_.end(), requires_grad) ||
+                             std::any_of(inputs_.begin(), inputs_.end(), requires_grad))) {
+      return;
+    }
+    for (size_t i = 0; i < facts_.arguments; ++i) {
+      const IValue& value = stack_[begin_ + i];
+      if (value.isTensor() && value.toTensor().defined() &&
+          at::isFloatingType(value.toTensor().scalar_type())) {
+        value.toTensor().unsafeGetTensorImpl()->set_requires_grad(true);
+      }
+    }
   }
 
   at::Tensor prepare_sparse(at::Tensor tensor, size_t argument, bool writes) {

@@ -210,8 +210,8 @@ void Work::place_results() {
       return;
     }
     const Offer& offer = offers_[next++];
-    if (C10_LIKELY(made.defined() && made.const_data_ptr() == offer.kernel_ptr &&
-                   made.strides() == spec.strides)) {
+    if (C10_LIKELY(made.defined() && !made.is_conj() && !made.is_neg() &&
+                   made.const_data_ptr() == offer.kernel_ptr && made.strides() == spec.strides)) {
       return;
     }
     TORCH_CHECK(made.defined() && made.sizes() == spec.sizes, "the kernel returned a result of the shape ",

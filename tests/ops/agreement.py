@@ -104,13 +104,10 @@ def check_sample(op: object, sample: object, what: str, backward: bool, values: 
     same(result, expected, what, values)
     if theirs is not None:
         mine = gradients(result, there)
-        assert [m is None for m in mine] == [t is None for t in theirs], f"{what}: a gradient is missing"
-        same(
-            [m for m in mine if m is not None],
-            [t for t in theirs if t is not None],
-            f"{what}, backward",
-            values,
-        )
+        # Where the CPU has no gradient ours may have one: it is made of other operators there.
+        pairs = [(m, t) for m, t in zip(mine, theirs, strict=True) if t is not None]
+        assert all(m is not None for m, _ in pairs), f"{what}: a gradient is missing"
+        same([m for m, _ in pairs], [t for _, t in pairs], f"{what}, backward", values)
     return True
 
 
