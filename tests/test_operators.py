@@ -293,3 +293,17 @@ def test_kernels_leave_the_hosts_allocator_alone():
     host = torch.ones(10)
     assert host.device.type == "cpu" and host.numpy().sum() == 10
     assert a.sum().item() == 20
+
+
+def test_zeros_that_never_had_memory():
+    """The derivative of sgn is a tensor of zeros without memory; it is as good as any other."""
+    import torch_openreg._C as C
+
+    before = C.get_schedule()
+    for schedule in (0, 1):
+        C.set_schedule(schedule, 0)
+        a = torch.tensor([1.0, -2.0], device="openreg", requires_grad=True)
+        a.sgn().sum().backward()
+        assert a.grad.tolist() == [0, 0]
+        assert (torch._efficientzerotensor(3, device="openreg") + 1).tolist() == [1, 1, 1]
+    C.set_schedule(*before)

@@ -50,8 +50,10 @@ c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex index) {
   }
   DeviceScope scope(index);
   c10::DataPtr data = device_allocator().allocate(bytes);
-  if (bytes > 0) {
+  if (bytes > 0 && made->data() != nullptr) {
     std::memcpy(kernel_view(data.get()), made->data(), bytes);
+  } else if (bytes > 0) {
+    std::memset(kernel_view(data.get()), 0, bytes);  // a tensor of zeros that never had memory
   }
   return make_device_storage(std::move(data), bytes);
 }
