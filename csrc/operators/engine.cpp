@@ -8,6 +8,7 @@
 #include "operators/kernel.h"
 #include "operators/launch.h"
 #include "operators/monitor.h"
+#include "operators/one_device.h"
 #include "operators/plan.h"
 #include "operators/sparse.h"
 #include "random/generator.h"
@@ -94,7 +95,7 @@ class Call {
       if (on_device(tensor) && is_sparse_layout(tensor)) {
         value = prepare_sparse(tensor, i, writes);
       } else if (on_device(tensor)) {
-        note_device(tensor.device());
+        note_device(device_, tensor.device(), facts_);
         at::Tensor twin = alias(tensor, writes);
         IValue before = std::exchange(value, IValue(twin));
         keep(std::move(before).toTensor(), std::move(twin), i, writes);
@@ -116,7 +117,7 @@ class Call {
       }
       value = std::move(list);
     } else if (value.isDevice() && value.toDevice().type() == kDevice) {
-      note_device(c10::Device(kDevice, resolve(value.toDevice())));
+      note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), facts_);
       value = c10::Device(c10::kCPU);
     }
   }
@@ -129,7 +130,7 @@ class Call {
     if (is_sparse_layout(tensor)) {
       return prepare_sparse(tensor, kInList, writes);
     }
-    note_device(tensor.device());
+    note_device(device_, tensor.device(), facts_);
     at::Tensor twin = alias(tensor, writes);
     keep(tensor, twin, kInList, writes);
     return twin;
@@ -162,13 +163,6 @@ class Call {
       written_.push_back({device, twin});
     }
     inputs_.push_back({std::move(device), argument});
-  }
-
-  void note_device(c10::Device device) {
-    TORCH_CHECK(device_ < 0 || device_ == device.index(),
-                "Expected all tensors to be on the same device, but ", facts_.name,
-                " found at least two devices, ", c10::Device(kDevice, device_), " and ", device, "!");
-    device_ = device.index();
   }
 
   void note_host(const at::Tensor& tensor) {

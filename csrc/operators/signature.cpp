@@ -1,6 +1,6 @@
 #include "operators/signature.h"
 
-#include "device/device.h"
+#include "operators/one_device.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -63,13 +63,6 @@ void Signature::add_hash() {
   hash_ = hash ^ (hash >> 32);
 }
 
-void Signature::add_device(c10::Device device) {
-  TORCH_CHECK(device_ < 0 || device_ == device.index(), "Expected all tensors to be on the same device, but ",
-              facts_->name, " found at least two devices, ", c10::Device(kDevice, device_), " and ", device,
-              "!");
-  device_ = device.index();
-}
-
 bool Signature::add(const at::Tensor& tensor) {
   if (!tensor.defined()) {
     words_.push_back(word(kUndefined));
@@ -89,7 +82,7 @@ bool Signature::add(const at::Tensor& tensor) {
                    !impl->has_storage())) {
     return false;
   }
-  add_device(impl->device());
+  note_device(device_, impl->device(), *facts_);
   words_.push_back(word(kDeviceTensor, bits));
   const at::IntArrayRef sizes = impl->sizes();
   const at::IntArrayRef strides = impl->strides();
@@ -138,7 +131,7 @@ bool Signature::add(const c10::IValue& value, bool by_type) {
   } else if (value.isDevice()) {
     words_.push_back(word(kDeviceValue));
     if (value.toDevice().type() == kDevice) {
-      add_device(c10::Device(kDevice, resolve(value.toDevice())));
+      note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), *facts_);
     }
   } else if (value.isComplexDouble()) {
     words_.push_back(word(kComplex));

@@ -25,7 +25,6 @@ class Signature {
  private:
   bool add(const c10::IValue& value, bool by_type);
   bool add(const at::Tensor& tensor);
-  void add_device(c10::Device device);
   void add_hash();
 
   std::vector<int64_t> words_;
