@@ -14,7 +14,9 @@ def close(mine: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-@pytest.mark.parametrize("options", [{}, {"bias": False}, {"bidirectional": True, "num_layers": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": False}, {"bidirectional": True, "num_layers": 2, "batch_first": True}]
+)
 def test_recurrent_layers(kind, options):
     torch.manual_seed(0)
     model = kind(5, 7, **options)
@@ -31,6 +33,37 @@ def test_recurrent_layers(kind, options):
         [output.detach(), there.grad, *[p.grad for p in model.parameters()]], expected, strict=True
     ):
         close(mine, theirs)
+
+
+def test_a_layer_of_an_lstm_is_one_launch():
+    model = nn.LSTM(5, 7, num_layers=2, batch_first=True).openreg()
+    data = torch.randn(3, 50, 5, device="openreg")
+    model(data)
+    before = torch.openreg.operator_totals().launches
+    model(data)
+    assert torch.openreg.operator_totals().launches - before < 50
+
+
+def test_an_lstm_drops_out_between_its_layers_only():
+    torch.manual_seed(0)
+    model = nn.LSTM(5, 7, num_layers=2, dropout=0.5).openreg()
+    data = torch.randn(4, 3, 5, device="openreg")
+    first, second = model(data)[0], model(data)[0]
+    assert not torch.equal(first, second)
+    assert (first != 0).all()
+    model.eval()
+    assert torch.equal(model(data)[0], model(data)[0])
+
+
+def test_an_lstm_says_what_is_wrong_with_its_input():
+    with pytest.raises(RuntimeError, match="Expected 5, got 6"):
+        nn.LSTM(5, 7).openreg()(torch.randn(4, 3, 6, device="openreg"))
+
+
+def test_autocast_lowers_the_precision_of_an_lstm():
+    with torch.autocast("openreg", dtype=torch.bfloat16):
+        output, _ = nn.LSTM(5, 7).openreg()(torch.randn(4, 3, 5, device="openreg"))
+    assert output.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])

@@ -77,7 +77,7 @@ bool is_indexing(const std::string& name) {
 bool shapes_from_kernel(const std::string& name) {
   return name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
          name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm") ||
-         name.starts_with("aten::native_group_norm");
+         name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer");
 }
 
 // The length of these is made of their numbers.

@@ -1,0 +1,94 @@
+// A whole LSTM. Left to PyTorch's default, an accelerator that it does not know gets one launch for each gate
+// product and each cell of each step of the sequence. The CPU has a kernel for a layer's whole sequence; here
+// each layer and direction is one launch of that.
+//
+// Autograd knows the layer's derivative, so the function is registered above autograd and is made of operators
+// that are not.
+#include "device/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/mkldnn_rnn_layer.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kLstm = 2;  // among the kinds of recurrent layers
+
+bool plain_float(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && tensor.device().type() == kDevice &&
+         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+// Whether the layer kernel can do it. What it cannot, and what is wrong, the default knows better.
+bool fits_layer_kernel(const Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases,
+                       int64_t num_layers, bool bidirectional) {
+  const auto cells = static_cast<size_t>(num_layers * (bidirectional ? 2 : 1));
+  return at::globalContext().userEnabledMkldnn() && !at::autocast::is_autocast_enabled(kDevice) &&
+         input.dim() == 3 && input.sym_numel() != 0 && hx.size() == 2 && hx[0].dim() == 3 &&
+         hx[0].sym_sizes() == hx[1].sym_sizes() && hx[0].sym_size(0) == static_cast<int64_t>(cells) &&
+         params.size() == cells * (has_biases ? 4 : 2) && plain_float(input) &&
+         std::ranges::all_of(hx, plain_float) && std::ranges::all_of(params, plain_float) &&
+         params[0].dim() == 2 && params[0].size(1) == input.size(2) &&
+         params[0].size(0) == 4 * hx[0].size(2);
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx, at::TensorList params,
+                                        bool has_biases, int64_t num_layers, double dropout, bool train,
+                                        bool bidirectional, bool batch_first) {
+  if (!fits_layer_kernel(input, hx, params, has_biases, num_layers, bidirectional)) {
+    return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+                            batch_first);
+  }
+  const int64_t hidden_size = hx[0].size(2);
+  const int64_t directions = bidirectional ? 2 : 1;
+  const size_t per_cell = has_biases ? 4 : 2;
+  const Tensor no_bias = has_biases ? Tensor() : at::zeros({4 * hidden_size}, input.options());
+  Tensor sequence = (batch_first ? input.transpose(0, 1) : input).contiguous();
+  std::vector<Tensor> last_hidden, last_cell;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    std::vector<Tensor> outputs;
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const int64_t index = layer * directions + direction;
+      const Tensor* weights = &params[static_cast<size_t>(index) * per_cell];
+      auto [output, hidden, cell, workspace] = at::mkldnn_rnn_layer(
+          sequence, weights[0], weights[1], has_biases ? weights[2] : no_bias,
+          has_biases ? weights[3] : no_bias, hx[0].select(0, index).contiguous(),
+          hx[1].select(0, index).contiguous(), /*reverse=*/direction == 1, /*batch_sizes=*/{}, kLstm,
+          hidden_size, num_layers, has_biases, bidirectional, /*batch_first=*/false, train);
+      outputs.push_back(output);
+      last_hidden.push_back(hidden);
+      last_cell.push_back(cell);
+    }
+    sequence = directions == 1 ? outputs[0] : at::cat(outputs, -1);
+    if (dropout != 0 && train && layer + 1 < num_layers) {
+      sequence = at::dropout(sequence, dropout, /*train=*/true);
+    }
+  }
+  return {batch_first ? sequence.transpose(0, 1) : sequence, at::stack(last_hidden, 0),
+          at::stack(last_cell, 0)};
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("lstm.input", lstm);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("lstm.input", lstm);
+}
+
+}  // namespace
+}  // namespace openreg
