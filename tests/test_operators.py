@@ -307,3 +307,36 @@ def test_zeros_that_never_had_memory():
         assert a.grad.tolist() == [0, 0]
         assert (torch._efficientzerotensor(3, device="openreg") + 1).tolist() == [1, 1, 1]
     C.set_schedule(*before)
+
+
+def test_sums_of_complex_numbers_without_those_that_are_none(device):
+    data = torch.tensor([1 + 2j, complex("nan"), 3 - 1j], device=device)
+    assert torch.nansum(data).item() == 4 + 1j
+    assert torch.nanmean(data).item() == 2 + 0.5j
+    out = torch.empty(0, dtype=torch.complex64, device=device)
+    assert torch.nansum(data[None], 1, out=out).tolist() == [4 + 1j]
+
+
+def test_memory_that_is_written_and_overlaps_is_refused_at_the_call(device):
+    numbers = torch.arange(8.0, device=device)
+    with pytest.raises(RuntimeError, match="written-to tensor"):
+        numbers[1:].add_(numbers[:-1])
+    with pytest.raises(RuntimeError, match="written-to tensor"):
+        torch.ones(1, device=device).expand(3).mul_(2)
+    with pytest.raises(RuntimeError, match="written-to tensor"):
+        torch.add(numbers[:4], 1, out=numbers[1:5])
+    assert numbers[:4].add_(numbers[4:]).tolist() == [4.0, 6.0, 8.0, 10.0]
+
+
+def test_a_dtype_without_a_kernel_is_refused_at_the_call(device):
+    with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
+        torch.linalg.cholesky(torch.eye(3, dtype=torch.float16, device=device))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):
+        torch.bitwise_not(torch.ones(3, device=device))
+    torch.openreg.synchronize()
+
+
+def test_asking_for_a_dtype_leaves_the_hosts_random_numbers_alone(device):
+    before = torch.random.get_rng_state()
+    torch.empty(3, dtype=torch.bfloat16, device=device).log_normal_()
+    assert torch.equal(torch.random.get_rng_state(), before)

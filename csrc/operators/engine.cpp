@@ -11,6 +11,7 @@
 #include "operators/one_device.h"
 #include "operators/plan.h"
 #include "operators/sparse.h"
+#include "operators/widen.h"
 #include "random/generator.h"
 #include "stream/schedule.h"
 
@@ -284,6 +285,10 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorFacts& facts = facts_of(op);
   if (C10_UNLIKELY(InferenceScope::active())) {
     describe(facts, stack);
+    return;
+  }
+  if (C10_UNLIKELY(facts.widened != 0) && C10_UNLIKELY(needs_wider(facts, *stack))) {
+    run_wider(op, facts, stack);
     return;
   }
   const OperatorCall noted(op, facts, stack);

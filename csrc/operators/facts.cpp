@@ -1,12 +1,14 @@
 #include "operators/facts.h"
 
 #include "operators/launch_site.h"
+#include "operators/widen.h"
 #include "operators/work.h"
 
 #include <ATen/core/dispatch/OperatorEntry.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -161,6 +163,8 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->depends_on_data =
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
+  facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
+  facts->widened = widened_dtypes(op.operator_name().name);
   facts->takes_host_tensors = is_indexing(op.operator_name().name);
   return facts;
 }

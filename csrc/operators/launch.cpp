@@ -5,6 +5,7 @@
 #include "operators/alias.h"
 #include "operators/launch_site.h"
 #include "operators/monitor.h"
+#include "operators/overlap.h"
 #include "operators/plan.h"
 #include "operators/work.h"
 #include "random/generator.h"
@@ -119,7 +120,7 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   bool fresh = false;
   const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh);
   note_plan(fresh);
-  if (!plan->can_launch) {
+  if (!plan->can_launch || (facts.writes_arguments && C10_UNLIKELY(writes_overlap(facts, *stack)))) {
     return false;
   }
   DeviceScope scope(device);

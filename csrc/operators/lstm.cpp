@@ -2,8 +2,8 @@
 // product and each cell of each step of the sequence. The CPU has a kernel for a layer's whole sequence; here
 // each layer and direction is one launch of that.
 //
-// Autograd knows the layer's derivative, so the function is registered above autograd and is made of operators
-// that are not.
+// Autograd knows the layer's derivative, so the function is registered above autograd and is made of
+// operators that are not.
 #include "device/device.h"
 
 #include <ATen/Context.h>
@@ -42,8 +42,7 @@ bool fits_layer_kernel(const Tensor& input, at::TensorList hx, at::TensorList pa
          hx[0].sym_sizes() == hx[1].sym_sizes() && hx[0].sym_size(0) == static_cast<int64_t>(cells) &&
          params.size() == cells * (has_biases ? 4 : 2) && plain_float(input) &&
          std::ranges::all_of(hx, plain_float) && std::ranges::all_of(params, plain_float) &&
-         params[0].dim() == 2 && params[0].size(1) == input.size(2) &&
-         params[0].size(0) == 4 * hx[0].size(2);
+         params[0].dim() == 2 && params[0].size(1) == input.size(2) && params[0].size(0) == 4 * hx[0].size(2);
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx, at::TensorList params,

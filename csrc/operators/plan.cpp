@@ -2,7 +2,10 @@
 
 #include "device/device.h"
 #include "operators/below.h"
+#include "operators/default_kernel.h"
+#include "operators/dtype_probe.h"
 #include "operators/inference.h"
+#include "operators/map_tensors.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -128,32 +131,13 @@ class MetaCall {
   }
 
   IValue translate(const IValue& value) {
-    if (value.isTensor()) {
-      return translate(value.toTensor());
-    }
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list = value.toTensorList().copy();
-      for (size_t i = 0; i < list.size(); ++i) {
-        list.set(i, translate(list.get(i)));
-      }
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
-      for (size_t i = 0; i < list.size(); ++i) {
-        if (const std::optional<at::Tensor> element = list.get(i)) {
-          list.set(i, translate(*element));
-        }
-      }
-      return list;
-    }
     if (value.isDevice() && value.toDevice().type() == kDevice) {
       return c10::Device(c10::kMeta);
     }
     if (value.isGenerator()) {
       return {};
     }
-    return value;
+    return map_tensors(value, [this](const at::Tensor& tensor) { return translate(tensor); });
   }
 
   bool read_resizes(Plan& plan, const torch::jit::Stack& stack) {
@@ -206,10 +190,6 @@ const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
   }
   return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
 }
-
-// PyTorch's default for structured operators stands in the tables of all backends without a kernel, such as
-// this.
-constexpr c10::DispatchKeySet kDefault(c10::DispatchKey::PrivateUse3);
 
 std::vector<const c10::StorageImpl*> storages_of(const torch::jit::Stack& stack) {
   std::vector<const c10::StorageImpl*> storages;
@@ -270,6 +250,9 @@ PlanPtr plan_for_itself() {
 
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   try {
+    if (refuses_dtypes(op, facts, stack)) {
+      return c10::make_intrusive<Plan>();
+    }
     if (changes_only_itself(facts, stack)) {
       return plan_for_itself();
     }

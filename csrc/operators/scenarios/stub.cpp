@@ -52,7 +52,7 @@ void abs_kernel(at::TensorIteratorBase& iter) {
                    });
                  }),
                  AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kComplexHalf, at::kHalf,
-                 at::kBFloat16);
+                 at::kBFloat16, at::kBool);
 }
 
 void copysign_kernel(at::TensorIteratorBase& iter) {
@@ -82,7 +82,7 @@ void prod_kernel(at::TensorIterator& iter) {
                    });
                  }),
                  AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
-                 at::kBool, at::kHalf, at::kBFloat16);
+                 at::kBool, at::kComplexHalf, at::kHalf, at::kBFloat16);
 }
 
 using Copysign = StructuredCall<at::native::structured_copysign_out>;

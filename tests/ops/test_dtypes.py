@@ -1,0 +1,83 @@
+"""Dtypes at the edge: those that CUDA has beyond the CPU work, those that nobody has are refused at the call."""
+
+import itertools
+
+import pytest
+import torch
+from agreement import DTYPES, OPERATORS, move_value
+from exceptions import ELSEWHERE, REFUSED_LATE
+from test_ops import ALL
+from torch.utils._pytree import tree_leaves, tree_map
+
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+
+# Random numbers, and what the CPU has for no complex dtype; tests/test_operators.py tests their values.
+NO_REFERENCE = {"nn_functional_rrelu", "nansum", "nanmean"}
+
+
+def samples(name: str, dtype: torch.dtype, most: int) -> list[object]:
+    torch.manual_seed(0)
+    try:
+        return list(itertools.islice(OPERATORS[name].sample_inputs("cpu", dtype), most))
+    except (RuntimeError, TypeError, ValueError):  # there are none in this dtype
+        return []
+
+
+def call(name: str, sample: object, change) -> object:
+    arguments = tree_map(change, (sample.input, sample.args, dict(sample.kwargs)))
+    if OPERATORS[name].is_factory_function:
+        arguments[2]["device"] = "openreg"
+    return OPERATORS[name](arguments[0], *arguments[1], **arguments[2])
+
+
+BEYOND = [
+    pytest.param(name, dtype, id=f"{name}-{dtype}")
+    for name, op in OPERATORS.items()
+    for dtype in (*DTYPES, torch.complex32)
+    if name not in ELSEWHERE and dtype in op.supported_dtypes("cuda") - op.supported_dtypes("cpu")
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "dtype"), BEYOND)
+def test_what_cuda_has_beyond_the_cpu(name, dtype):
+    """As the CPU has it in a wider dtype."""
+    wide = WIDER.get(dtype, torch.float64 if dtype != torch.bool else torch.int64)
+
+    def widened(value: object) -> object:
+        is_narrow = isinstance(value, torch.Tensor) and value.dtype == dtype
+        return value.to(wide) if is_narrow else wide if value == dtype else value
+
+    for sample in samples(name, dtype, 3):
+        mine = tree_leaves(call(name, sample, move_value))
+        assert all(tensor.is_openreg for tensor in mine)
+        if name in NO_REFERENCE:
+            continue
+        theirs = tree_leaves(call(name, sample, widened))
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a.cpu(), b.to(a.dtype), rtol=4e-2, atol=5e-2, equal_nan=True)
+
+
+UNKNOWN = [
+    pytest.param(name, id=name)
+    for number, (name, op) in enumerate(OPERATORS.items())
+    if name not in REFUSED_LATE and (ALL or number % 7 == 0) and not op.is_factory_function
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_nobody_has_is_refused_at_the_call(name):
+    op = OPERATORS[name]
+    for dtype in set(DTYPES) - op.supported_dtypes("cpu") - op.supported_dtypes("cuda"):
+        for sample in samples(name, dtype, 1):
+            try:
+                call(name, sample, lambda value: value)
+            except Exception:
+                pass
+            else:
+                continue  # the database says no and the CPU yes
+            with pytest.raises(Exception) as refused:
+                call(name, sample, move_value)
+            assert not isinstance(refused.value, torch.AcceleratorError), "it was launched first"
+            torch.openreg.synchronize()
