@@ -3,6 +3,7 @@
 #include "memory/device_allocator.h"
 #include "memory/kernel_allocator.h"
 #include "memory/kernel_view.h"
+#include "operators/quantized.h"
 
 #include <cstring>
 
@@ -12,9 +13,12 @@ at::Tensor alias(const at::Tensor& tensor, bool writes) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage() && tensor.layout() == c10::kStrided, "a ", OR_DEVICE_NAME,
                               " tensor with layout ", tensor.layout(), " has no dense memory for a kernel");
+  c10::Storage storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes));
+  if (C10_UNLIKELY(tensor.is_quantized())) {
+    return quantized_over(std::move(storage), tensor);
+  }
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes)),
-      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   c10::TensorImpl* twin = result.unsafeGetTensorImpl();
   twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   if (C10_UNLIKELY(impl->is_conj())) {
@@ -61,6 +65,9 @@ c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex index) {
 at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like) {
   TORCH_CHECK_NOT_IMPLEMENTED(like.layout() == c10::kStrided, "results with layout ", like.layout(),
                               " are not available on ", OR_DEVICE_NAME);
+  if (C10_UNLIKELY(like.is_quantized())) {
+    return quantized_over(std::move(storage), like);
+  }
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), like.dtype());
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
@@ -78,6 +85,9 @@ at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like) {
 void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::TensorImpl* twin = alias.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(tensor.is_quantized())) {
+    follow_quantizer(tensor, alias);
+  }
   if (C10_LIKELY(impl->sizes() == twin->sizes() && impl->strides() == twin->strides())) {
     return;
   }

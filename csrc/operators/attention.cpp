@@ -28,7 +28,8 @@ using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
 bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask) {
-  const bool heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
+  const bool nested = query.is_nested() || key.is_nested() || value.is_nested();
+  const bool heads = !nested && query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
   return heads && at::isFloatingType(query.scalar_type()) && query.size(3) == key.size(3) &&
          query.size(3) == value.size(3) && query.size(2) > 0 && key.size(2) > 0 && query.size(3) > 0 &&
          query.stride(3) == 1 && key.stride(3) == 1 && value.stride(3) == 1 &&

@@ -39,7 +39,8 @@ IValue stand_in(const IValue& value, Shapes shapes) {
 }
 
 bool is_about_dtypes(std::string_view words) {
-  constexpr std::string_view kWords[] = {"not implemented", "support", "dtype", "type", "continuous", "floating"};
+  constexpr std::string_view kWords[] = {"not implemented", "support", "dtype", "type",
+                                         "continuous",      "floating"};
   for (const std::string_view word : kWords) {
     if (words.find(word) != std::string_view::npos) {
       return true;
@@ -88,7 +89,8 @@ bool refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const to
 
 }  // namespace
 
-bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts,
+                    const torch::jit::Stack& stack) {
   // The dtypes, and what else may choose a kernel: words, switches, the dtype of the result.
   std::vector<int64_t> kind;
   const auto& schema = op.schema().arguments();
@@ -103,7 +105,8 @@ bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts, c
       kind.push_back(value.toInt());
     } else {
       map_tensors(value, [&](const at::Tensor& tensor) {
-        kind.push_back(static_cast<int64_t>(tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined));
+        kind.push_back(
+            static_cast<int64_t>(tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined));
         return tensor;
       });
     }

@@ -10,8 +10,8 @@
 #include "operators/monitor.h"
 #include "operators/one_device.h"
 #include "operators/plan.h"
-#include "operators/sparse.h"
 #include "operators/widen.h"
+#include "operators/wrapped.h"
 #include "random/generator.h"
 #include "stream/schedule.h"
 
@@ -29,8 +29,8 @@ using c10::IValue;
 // One operator call: its arguments on the way in, its results on the way out.
 class Call {
  public:
-  Call(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack)
-      : op_(op), facts_(facts), stack_(*stack), begin_(stack->size() - facts_.arguments) {}
+  Call(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack, bool dense)
+      : op_(op), facts_(facts), stack_(*stack), begin_(stack->size() - facts_.arguments), dense_(dense) {}
 
   void prepare() {
     for (size_t i = 0; i < facts_.arguments; ++i) {
@@ -47,31 +47,25 @@ class Call {
   }
 
   void run() {
-    TORCH_CHECK_NOT_IMPLEMENTED(facts_.has_cpu_kernel || !sparse_.empty(), "the operator '", facts_.name,
+    TORCH_CHECK_NOT_IMPLEMENTED(facts_.has_cpu_kernel || !dense_, "the operator '", facts_.name,
                                 "' is not available on ", OR_DEVICE_NAME,
                                 ": it has neither a kernel for the device nor one for the CPU");
     DeviceScope scope(device_);
     if (facts_.behaviour == Behaviour::View) {
       const BelowEverything below;
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+      call_cpu_kernel();
       return;
     }
     tell_who_requires_gradients();
     note_run(facts_);
-    run_kernel(facts_.name.c_str(), device_, [this] {
-      if (sparse_.empty()) {
-        op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
-      } else {
-        op_.callBoxed(&stack_);  // dense and sparse kernels of the CPU, as the arguments want
-      }
-    });
+    run_kernel(facts_.name.c_str(), device_, [this] { call_cpu_kernel(); });
   }
 
   void finish() {
     for (const Twin& twin : written_) {
       follow_resize(twin.device, twin.alias);
     }
-    for (const SparseInput& input : sparse_) {
+    for (const Wrapper& input : wrappers_) {
       if (input.written) {
         become(input.device, to_device(input.twin));
       }
@@ -88,13 +82,21 @@ class Call {
     at::Tensor alias;
   };
 
+  void call_cpu_kernel() {
+    if (dense_) {
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    } else {
+      op_.callBoxed(&stack_);  // dense, sparse, nested and quantized kernels, as the arguments want
+    }
+  }
+
   void prepare_argument(size_t i) {
     IValue& value = stack_[begin_ + i];
     const bool writes = facts_.written[i];
     if (value.isTensor()) {
       const at::Tensor& tensor = value.toTensor();
-      if (on_device(tensor) && is_sparse_layout(tensor)) {
-        value = prepare_sparse(tensor, i, writes);
+      if (on_device(tensor) && is_wrapper(tensor)) {
+        value = prepare_wrapper(tensor, i, writes);
       } else if (on_device(tensor)) {
         note_device(device_, tensor.device(), facts_);
         at::Tensor twin = alias(tensor, writes);
@@ -128,8 +130,8 @@ class Call {
       note_host(tensor);
       return tensor;
     }
-    if (is_sparse_layout(tensor)) {
-      return prepare_sparse(tensor, kInList, writes);
+    if (is_wrapper(tensor)) {
+      return prepare_wrapper(tensor, kInList, writes);
     }
     note_device(device_, tensor.device(), facts_);
     at::Tensor twin = alias(tensor, writes);
@@ -140,8 +142,8 @@ class Call {
   // Some kernels for sparse tensors compute what backward needs only if an argument requires gradients.
   void tell_who_requires_gradients() {
     const auto requires_grad = [](const auto& input) { return input.device.requires_grad(); };
-    if (sparse_.empty() || !(std::any_of(sparse_.begin(), sparse_.end(), requires_grad) ||
-                             std::any_of(inputs_.begin(), inputs_.end(), requires_grad))) {
+    if (wrappers_.empty() || !(std::any_of(wrappers_.begin(), wrappers_.end(), requires_grad) ||
+                               std::any_of(inputs_.begin(), inputs_.end(), requires_grad))) {
       return;
     }
     for (size_t i = 0; i < facts_.arguments; ++i) {
@@ -153,9 +155,9 @@ class Call {
     }
   }
 
-  at::Tensor prepare_sparse(at::Tensor tensor, size_t argument, bool writes) {
+  at::Tensor prepare_wrapper(at::Tensor tensor, size_t argument, bool writes) {
     at::Tensor twin = rebuild(tensor, [&](const at::Tensor& part) { return prepare_tensor(part, writes); });
-    sparse_.push_back({tensor, twin, argument, writes});
+    wrappers_.push_back({tensor, twin, argument, writes});
     return twin;
   }
 
@@ -200,7 +202,7 @@ class Call {
         return input.device;
       }
     }
-    for (const SparseInput& input : sparse_) {
+    for (const Wrapper& input : wrappers_) {
       if (input.argument == argument) {
         return input.device;
       }
@@ -212,7 +214,7 @@ class Call {
     if (!made.defined() || !made.is_cpu()) {
       return made;
     }
-    if (is_sparse_layout(made)) {
+    if (is_wrapper(made)) {
       return rebuild(made, [this](const at::Tensor& part) { return to_device(part); });
     }
     return device_tensor(device_storage(made), made);
@@ -246,7 +248,7 @@ class Call {
     size_t argument;  // or kInList
   };
 
-  struct SparseInput {
+  struct Wrapper {
     at::Tensor device;
     at::Tensor twin;
     size_t argument;  // or kInList
@@ -257,11 +259,12 @@ class Call {
   const OperatorFacts& facts_;
   torch::jit::Stack& stack_;
   const size_t begin_;
+  const bool dense_;  // it was called on dense tensors only
   c10::DeviceIndex device_ = -1;
   std::optional<c10::Device> host_;  // of a host tensor among the arguments that is more than a number
   c10::SmallVector<Input, 4> inputs_;
   c10::SmallVector<Twin, 2> written_;
-  c10::SmallVector<SparseInput, 1> sparse_;
+  c10::SmallVector<Wrapper, 1> wrappers_;
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 
@@ -300,13 +303,22 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     remember = facts.shapes_from_kernel && signature.read(facts, *stack);
   }
-  Call call(op, facts, stack);
+  Call call(op, facts, stack, /*dense=*/true);
   call.prepare();
   call.run();
   call.finish();
   if (remember) {
     remember_plan(facts, signature, *stack);
   }
+}
+
+void run_wrapped_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OperatorFacts& facts = facts_of(op);
+  const OperatorCall noted(op, facts, stack);
+  Call call(op, facts, stack, /*dense=*/false);
+  call.prepare();
+  call.run();
+  call.finish();
 }
 
 }  // namespace openreg

@@ -25,6 +25,9 @@ inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
 /// wrong with data is thrown by the next synchronisation, or at once by an operator that waits.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+/// The same for operators that are called on sparse, nested or quantized tensors. Always waits.
+void run_wrapped_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 /// Gives the engine the structured operators for which the device has no kernel of its own. Call it once,
 /// when the library is loaded: the kernels are registered by then, in whatever order. Without it those
 /// operators work too, and cost the launch twice.

@@ -126,6 +126,10 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
       !op.operator_name().name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
     return Behaviour::Wait;
   }
+  // Quantized results: the quantizer may depend on data, and Meta kernels answer without one.
+  if (op.operator_name().name.starts_with("aten::quantize_per_")) {
+    return Behaviour::Wait;
+  }
   bool view = false;
   for (const c10::Argument& result : op.schema().returns()) {
     if (!holds_tensors(result.type())) {
@@ -165,7 +169,8 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
   facts->widened = widened_dtypes(op.operator_name().name);
-  facts->takes_host_tensors = is_indexing(op.operator_name().name);
+  facts->takes_host_tensors =
+      is_indexing(op.operator_name().name) || facts->name == "aten::_nested_from_padded";
   return facts;
 }
 

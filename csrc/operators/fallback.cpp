@@ -6,6 +6,8 @@
 // engine takes the operator as one. Convolutions choose their kernel by the device and would find none for
 // ours; the engine takes them before they choose.
 #include "operators/engine.h"
+#include "operators/nested.h"
+#include "operators/quantized.h"
 #include "operators/sparse.h"
 
 #include <torch/library.h>
@@ -57,6 +59,8 @@ void register_engine() {
     }
   }
   register_sparse_engine();
+  register_nested_engine();
+  register_quantized_engine();
 }
 
 }  // namespace openreg

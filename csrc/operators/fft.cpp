@@ -1,6 +1,6 @@
-// Fourier transforms of half precision. CUDA has them; for any other device PyTorch refuses them by the device's
-// type, in functions made of other operators, before a kernel is asked. So they are widened above autograd, which
-// sees two casts and a transform.
+// Fourier transforms of half precision. CUDA has them; for any other device PyTorch refuses them by the
+// device's type, in functions made of other operators, before a kernel is asked. So they are widened above
+// autograd, which sees two casts and a transform.
 #include "operators/default_kernel.h"
 #include "operators/facts.h"
 #include "operators/widen.h"
@@ -21,9 +21,9 @@ void transform(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 constexpr const char* kTransforms[] = {
-    "fft_fft",    "fft_ifft",   "fft_rfft",  "fft_irfft",  "fft_hfft",  "fft_ihfft",
-    "fft_fft2",   "fft_ifft2",  "fft_rfft2", "fft_irfft2", "fft_hfft2", "fft_ihfft2",
-    "fft_fftn",   "fft_ifftn",  "fft_rfftn", "fft_irfftn", "fft_hfftn", "fft_ihfftn",
+    "fft_fft",  "fft_ifft",  "fft_rfft",  "fft_irfft",  "fft_hfft",  "fft_ihfft",
+    "fft_fft2", "fft_ifft2", "fft_rfft2", "fft_irfft2", "fft_hfft2", "fft_ihfft2",
+    "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfftn", "fft_ihfftn",
 };
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {

@@ -15,8 +15,7 @@ bool is_dense_on_device(const c10::IValue& value) {
 bool partly_in(const at::Tensor& written, const at::Tensor& other) {
   const c10::TensorImpl* a = written.unsafeGetTensorImpl();
   const c10::TensorImpl* b = other.unsafeGetTensorImpl();
-  return a != b &&
-         a->unsafe_storage().unsafeGetStorageImpl() == b->unsafe_storage().unsafeGetStorageImpl() &&
+  return a != b && a->unsafe_storage().unsafeGetStorageImpl() == b->unsafe_storage().unsafeGetStorageImpl() &&
          at::get_overlap_status(a, b) == at::MemOverlapStatus::Partial;
 }
 

@@ -1,5 +1,5 @@
-// Memory that a call both writes and reads elsewhere. PyTorch's kernels refuse it; a launched kernel would do so
-// late, so such a call runs at once.
+// Memory that a call both writes and reads elsewhere. PyTorch's kernels refuse it; a launched kernel would do
+// so late, so such a call runs at once.
 #pragma once
 
 #include "operators/facts.h"

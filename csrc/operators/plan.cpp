@@ -66,7 +66,7 @@ class ResultReader {
       return true;
     }
     if (tensor.device().type() != type_ || tensor.layout() != c10::kStrided || !tensor.has_storage() ||
-        tensor.storage_offset() != 0 || tensor.is_conj() || tensor.is_neg()) {
+        tensor.storage_offset() != 0 || tensor.is_conj() || tensor.is_neg() || tensor.is_quantized()) {
       return false;
     }
     const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();

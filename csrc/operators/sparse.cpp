@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "operators/engine.h"
+#include "operators/take_operators.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
@@ -69,42 +70,30 @@ void run_sparse_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack
   if (looks_at_wrapper_only(op)) {
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
   } else {
-    run_operator(op, stack);
+    run_wrapped_operator(op, stack);
   }
-}
-
-template <c10::DispatchKey kCpuKey>
-torch::CppFunction engine() {
-  return torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<kCpuKey>>().debug(kEngineLabel);
 }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(engine<c10::DispatchKey::SparseCPU>());
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<c10::DispatchKey::SparseCPU>>().debug(
+          kEngineLabel));
 }
 
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(engine<c10::DispatchKey::SparseCsrCPU>());
-}
-
-// The fallback does not get operators for which PyTorch has a default, and the default of some is to refuse.
-template <c10::DispatchKey kOurKey, c10::DispatchKey kCpuKey>
-void take_operators_of() {
-  // Leaked: registrations end with the process.
-  static auto* m = new torch::Library(torch::Library::IMPL, "aten", kOurKey, __FILE__, __LINE__);
-  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(kCpuKey)) {
-    const auto op = dispatcher.findOp(name);
-    if (name.getNamespace() == "aten" && op.has_value() && !op->hasKernelForDispatchKey(kOurKey)) {
-      m->impl(c10::toString(name).c_str(), engine<kCpuKey>());
-    }
-  }
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<c10::DispatchKey::SparseCsrCPU>>().debug(
+          kEngineLabel));
 }
 
 }  // namespace
 
 void register_sparse_engine() {
-  take_operators_of<c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCPU>();
-  take_operators_of<c10::DispatchKey::SparseCsrPrivateUse1, c10::DispatchKey::SparseCsrCPU>();
+  using c10::DispatchKey;
+  take_operators<&run_sparse_operator<DispatchKey::SparseCPU>>(DispatchKey::SparsePrivateUse1,
+                                                               DispatchKey::SparseCPU);
+  take_operators<&run_sparse_operator<DispatchKey::SparseCsrCPU>>(DispatchKey::SparseCsrPrivateUse1,
+                                                                  DispatchKey::SparseCsrCPU);
 }
 
 c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse) {
@@ -115,7 +104,8 @@ c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse) {
   return {impl->compressed_indices(), impl->plain_indices(), impl->values()};
 }
 
-at::Tensor rebuild(const at::Tensor& sparse, const std::function<at::Tensor(const at::Tensor&)>& replace) {
+at::Tensor rebuild_sparse(const at::Tensor& sparse,
+                          const std::function<at::Tensor(const at::Tensor&)>& replace) {
   const auto parts = parts_of(sparse);
   const at::Tensor first = replace(parts[0]);
   const at::Tensor second = replace(parts[1]);
@@ -133,7 +123,7 @@ at::Tensor rebuild(const at::Tensor& sparse, const std::function<at::Tensor(cons
   return made;
 }
 
-void become(const at::Tensor& sparse, const at::Tensor& source) {
+void become_sparse(const at::Tensor& sparse, const at::Tensor& source) {
   const auto parts = parts_of(source);
   if (is_coo(sparse)) {
     set_coo(sparse, source, parts[0], parts[1]);

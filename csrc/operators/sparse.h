@@ -27,9 +27,10 @@ void register_sparse_engine();
 c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse);
 
 /// A tensor of the same layout and size over parts that `replace` makes of its parts, on their device.
-at::Tensor rebuild(const at::Tensor& sparse, const std::function<at::Tensor(const at::Tensor&)>& replace);
+at::Tensor rebuild_sparse(const at::Tensor& sparse,
+                          const std::function<at::Tensor(const at::Tensor&)>& replace);
 
 /// Gives `sparse` the size and the parts of `source`, which is on the same device.
-void become(const at::Tensor& sparse, const at::Tensor& source);
+void become_sparse(const at::Tensor& sparse, const at::Tensor& source);
 
 }  // namespace openreg

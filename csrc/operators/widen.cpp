@@ -30,7 +30,6 @@ constexpr uint64_t kIntegers =
     bits({ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int, ScalarType::Long});
 constexpr uint64_t kBool = bits({ScalarType::Bool});
 
-
 struct Entry {
   std::string_view name;
   uint64_t dtypes;
@@ -58,9 +57,9 @@ constexpr Entry kEntries[] = {
 
 // Elementwise and reducing operators that lack complex numbers of half precision.
 constexpr std::string_view kNoComplexHalf[] = {
-    "acos", "acosh", "asin", "asinh", "atan",  "atanh", "cos",  "cosh", "div",     "exp",
-    "log",  "pow",   "sin",  "sinh",  "tan",   "tanh",  "sqrt", "lerp", "angle",   "sigmoid",
-    "prod", "sum",   "sgn",  "rsqrt", "logaddexp", "tanh_backward", "sigmoid_backward",
+    "acos",  "acosh",   "asin", "asinh", "atan", "atanh", "cos",       "cosh",          "div",
+    "exp",   "log",     "pow",  "sin",   "sinh", "tan",   "tanh",      "sqrt",          "lerp",
+    "angle", "sigmoid", "prod", "sum",   "sgn",  "rsqrt", "logaddexp", "tanh_backward", "sigmoid_backward",
 };
 
 ScalarType wider(ScalarType dtype) {
