@@ -11,8 +11,8 @@ inline bool is_nested(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_nested() && tensor.layout() == c10::kStrided;
 }
 
-/// Gives the engine the operators that have kernels for nested tensors of the CPU. Call it once, when the library
-/// is loaded.
+/// Gives the engine the operators that have kernels for nested tensors of the CPU. Call it once, when the
+/// library is loaded.
 void register_nested_engine();
 
 /// A nested tensor of the same shape over the buffer that `replace` makes of its buffer, on that device.

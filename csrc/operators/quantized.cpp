@@ -22,8 +22,8 @@ at::QTensorImpl* impl_of(const at::Tensor& tensor) {
   return static_cast<at::QTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
 
-// A quantizer of channels holds tensors. They may lie in device memory, or be somebody's arguments: the copy has
-// its own, on the host.
+// A quantizer of channels holds tensors. They may lie in device memory, or be somebody's arguments: the copy
+// has its own, on the host.
 at::QuantizerPtr own_quantizer(const at::Tensor& tensor) {
   const at::QuantizerPtr quantizer = impl_of(tensor)->quantizer();
   if (quantizer->qscheme() != c10::kPerChannelAffine &&
@@ -41,9 +41,23 @@ at::QuantizerPtr own_quantizer(const at::Tensor& tensor) {
 // They make or look at the wrapper, on any device, and touch no data.
 bool looks_at_wrapper_only(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
-      "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_reshape_alias", "as_strided",
-      "empty", "empty_like", "empty_quantized", "empty_strided", "q_per_channel_axis", "q_scale", "q_zero_point",
-      "qscheme", "set_", "squeeze", "unfold", "unsqueeze", "view",
+      "_empty_affine_quantized",
+      "_empty_per_channel_affine_quantized",
+      "_reshape_alias",
+      "as_strided",
+      "empty",
+      "empty_like",
+      "empty_quantized",
+      "empty_strided",
+      "q_per_channel_axis",
+      "q_scale",
+      "q_zero_point",
+      "qscheme",
+      "set_",
+      "squeeze",
+      "unfold",
+      "unsqueeze",
+      "view",
   };
   return names->contains(name.substr(name.rfind(':') + 1));
 }
@@ -63,14 +77,16 @@ at::Tensor integers_of(const at::Tensor& tensor) {
   at::Tensor integers = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(tensor.storage()), c10::DispatchKeySet(key),
       c10::scalarTypeToTypeMeta(c10::toUnderlying(tensor.scalar_type())));
-  integers.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  integers.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(),
+                                                        impl->storage_offset());
   return integers;
 }
 
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
-  TORCH_CHECK(src.is_quantized() && dst.is_quantized(),
-              "a quantized tensor and one that is not cannot be copied to each other between devices: quantize or "
-              "dequantize it first");
+  TORCH_CHECK(
+      src.is_quantized() && dst.is_quantized(),
+      "a quantized tensor and one that is not cannot be copied to each other between devices: quantize or "
+      "dequantize it first");
   integers_of(dst).copy_(integers_of(src), non_blocking);
   return dst;
 }

@@ -8,8 +8,8 @@
 
 namespace openreg {
 
-/// Gives `kernel` the operators that have kernels for `cpu_key` and none for `our_key`. The fallback would not get
-/// them all: PyTorch has a default for some, and the default of some is to refuse.
+/// Gives `kernel` the operators that have kernels for `cpu_key` and none for `our_key`. The fallback would
+/// not get them all: PyTorch has a default for some, and the default of some is to refuse.
 template <c10::BoxedKernel::BoxedKernelFunction* kernel>
 void take_operators(c10::DispatchKey our_key, c10::DispatchKey cpu_key) {
   // Leaked: registrations end with the process.

@@ -10,6 +10,7 @@
 // the same, TORCH_LIBRARY_FRAGMENT adds to a namespace whoever began it. In somebody else's namespace the
 // name has to be one that they will not choose. The namespace openreg is one of operators: it does not follow
 // the device's name, as programs that call torch.ops.openreg would have to follow it too.
+#include "common/version.h"
 #include "operators/kernel.h"
 #include "operators/scenarios/loop.h"
 
@@ -117,9 +118,9 @@ struct TimesSign : torch::autograd::TraceableFunction {
 // Runs `below`, which calls an operator, under the autograd keys; the gradient of the result goes to `from`.
 template <typename Names, typename Below>
 at::Tensor with_node(const at::Tensor& from, const at::Tensor& self, Below below) {
-  c10::intrusive_ptr<TimesSign<Names>> node;
+  decltype(make_node<TimesSign<Names>>()) node;
   if (torch::autograd::compute_requires_grad(from)) {
-    node = c10::make_intrusive<TimesSign<Names>>();
+    node = make_node<TimesSign<Names>>();
     node->set_next_edges(torch::autograd::collect_next_edges(from));
     node->self = torch::autograd::SavedVariable(self, /*is_output=*/false);
   }

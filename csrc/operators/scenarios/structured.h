@@ -8,6 +8,8 @@
 // For kernels that write an output of any strides and have one output: meta() calls set_output_raw_strided.
 #pragma once
 
+#include "common/version.h"
+
 #include <ATen/TensorIterator.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -31,7 +33,7 @@ class StructuredCall final : public Kernel {
   }
 
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OR_NAMES_PARAMETER) override {
     if (output_.defined()) {
       use_given(sizes, strides, options);
     } else {
@@ -39,7 +41,7 @@ class StructuredCall final : public Kernel {
     }
     // An iterator takes note of the output it now has; other kernels have nothing to note.
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
-      Kernel::set_output_raw_strided(index, sizes, strides, options);
+      Kernel::set_output_raw_strided(index, sizes, strides, options OR_NAMES_ARGUMENT);
     }
   }
 

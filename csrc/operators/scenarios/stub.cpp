@@ -102,6 +102,14 @@ at::Tensor& copysign_(at::Tensor& self, const at::Tensor& other) {
   return self;
 }
 
+at::Tensor prod_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return at::native::prod(self, dtype);
+}
+
+at::Tensor& prod_all_out(const at::Tensor& self, std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  return at::native::prod_out(self, dtype, out);
+}
+
 at::Tensor prod_dim(const at::Tensor& self, int64_t dim, bool keepdim, std::optional<at::ScalarType> dtype) {
   return Prod()(self, dim, keepdim, dtype);
 }
@@ -117,8 +125,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("copysign.Tensor", copysign);
   m.impl("copysign.out", copysign_out);
   m.impl("copysign_.Tensor", copysign_);
-  m.impl("prod", at::native::prod);
-  m.impl("prod.out", at::native::prod_out);
+  m.impl("prod", prod_all);
+  m.impl("prod.out", prod_all_out);
   m.impl("prod.dim_int", prod_dim);
   m.impl("prod.int_out", prod_dim_out);
 }
