@@ -121,7 +121,7 @@ def test_gradients_pass_through_the_cached_cast():
 def test_what_is_unsafe_is_refused_in_words():
     p = torch.full((3,), 0.5, device="openreg")
     with torch.autocast("openreg"):
-        with pytest.raises(RuntimeError, match="unsafe to autocast.*binary_cross_entropy_with_logits"):
+        with pytest.raises(RuntimeError, match=r"unsafe to autocast.*binary_cross_entropy_with_logits"):
             nn.functional.binary_cross_entropy(p, p)
         with torch.autocast("openreg", enabled=False):
             assert nn.functional.binary_cross_entropy(p, p).item() == pytest.approx(0.6931, abs=1e-4)
