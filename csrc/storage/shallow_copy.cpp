@@ -1,9 +1,10 @@
-// Which tensors may take each other's place: model.to(device) keeps its parameters as the objects that they are.
+// Which tensors may take each other's place: model.to(device) keeps its parameters as the objects that they
+// are.
 //
-// PyTorch asks this before `parameter.data = moved`. Its own answer knows the dense backends by name, and ours is
-// not among them; without this kernel a moved module would get new parameters, so that tied weights come apart and
-// an optimizer that was made before goes on with the old ones. On CUDA neither happens.
-// Sparse tensors are left as PyTorch has them: their own copy asks the built-in list again.
+// PyTorch asks this before `parameter.data = moved`. Its own answer knows the dense backends by name, and
+// ours is not among them; without this kernel a moved module would get new parameters, so that tied weights
+// come apart and an optimizer that was made before goes on with the old ones. On CUDA neither happens. Sparse
+// tensors are left as PyTorch has them: their own copy asks the built-in list again.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
