@@ -54,6 +54,21 @@ def test_what_is_cast_is_computed_from_what_was_cast(low):
     torch.testing.assert_close(ours.cpu(), a.to(low) @ b.to(low))
 
 
+@LOW
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_run_in_low_precision(kind, low):
+    torch.manual_seed(0)
+    layer, data = kind(4, 8, num_layers=2, batch_first=True), torch.randn(2, 5, 4)
+    expected, _ = layer(data)
+    layer.openreg()
+    with torch.autocast("openreg", dtype=low):
+        out, _ = layer(data.openreg())
+    assert out.dtype == low
+    torch.testing.assert_close(out.float().cpu(), expected, rtol=0.02, atol=0.02)
+    out.float().sum().backward()
+    assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in layer.parameters())
+
+
 def test_float16_is_the_default_as_on_cuda():
     a = torch.ones(2, 2, device="openreg")
     with torch.autocast("openreg"):
