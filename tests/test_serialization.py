@@ -2,6 +2,7 @@
 
 import copy
 import io
+import mmap
 import pickle
 
 import pytest
@@ -91,7 +92,7 @@ def test_where_the_device_is_missing_the_words_say_what_to_do(tmp_path):
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
-    assert "don't know how to restore data location" in words or "map_location" in words
+    assert "don't know how to restore data location" in words and "openreg:0" in words
 
 
 # ---- What is saved
@@ -185,6 +186,17 @@ def test_mapped_files(tmp_path, location):
     assert all(torch.equal(t.cpu(), on("cpu")) for t in loaded.values())
     loaded["a"].add_(1)  # the file is not changed
     assert torch.load(file, map_location="cpu")["a"].sum() == 15
+
+
+def test_mapping_by_default(tmp_path):
+    file = tmp_path / "tensor.pt"
+    torch.save({"a": on("openreg"), "b": on("cpu")}, file)
+    with config.patch("load.mmap", True), torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        loaded = torch.load(file)
+        loaded["a"].add_(1)  # on the device: a copy
+        loaded["b"].add_(1)  # on the host: the file, since that is what was asked for
+    again = torch.load(file)
+    assert again["a"].sum().item() == 15 and again["b"].sum().item() == 21
 
 
 # ---- Copies

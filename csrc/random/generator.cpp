@@ -14,7 +14,6 @@
 namespace openreg {
 namespace {
 
-constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
 constexpr int64_t kStateBytes = sizeof(RandomState);
 
 constexpr uint32_t low(uint64_t word) {
@@ -47,10 +46,10 @@ at::mt19937 engine_at(RandomState state) {
 
 }  // namespace
 
-RandomState RandomSource::reserve() {
+RandomState RandomSource::reserve(uint64_t numbers) {
   std::lock_guard<std::mutex> lock(mutex_);
   const RandomState place = state_;
-  state_.offset += kNumbersPerLaunch;
+  state_.offset += numbers;
   return place;
 }
 

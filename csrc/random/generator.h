@@ -28,13 +28,16 @@ struct RandomState {
   uint64_t offset;
 };
 
+inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
+
 /// What one generator, or several that share it, have left to give.
 class RandomSource final : public c10::intrusive_ptr_target {
  public:
   explicit RandomSource(RandomState state) : state_(state) {}
 
-  /// The place for one launch; the next launch gets the next one.
-  RandomState reserve();
+  /// The place for one launch; the next launch gets the next one. Or for several: `numbers` is a multiple of
+  /// kNumbersPerLaunch.
+  RandomState reserve(uint64_t numbers = kNumbersPerLaunch);
   RandomState get() const;
   void set(RandomState state);
 
@@ -48,7 +51,7 @@ class Generator final : public c10::GeneratorImpl {
   explicit Generator(c10::DeviceIndex device);
   Generator(c10::DeviceIndex device, c10::intrusive_ptr<RandomSource> source);
 
-  RandomState reserve() { return source_->reserve(); }
+  RandomState reserve(uint64_t numbers = kNumbersPerLaunch) { return source_->reserve(numbers); }
 
   void set_current_seed(uint64_t seed) override { source_->set({seed, 0}); }
   uint64_t current_seed() const override { return source_->get().seed; }
