@@ -95,6 +95,23 @@ def transformer_layer(device: torch.device) -> Body:
     return training_step(layer, (8, 64, 128), device)
 
 
+def mixed_precision_transformer(device: torch.device) -> Body:
+    """In bfloat16, each side under its own autocast."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True).to(device)
+    data = torch.randn(8, 64, 128).to(device)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            loss = layer(data).float().square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 class LastOutput(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -122,5 +139,6 @@ CASES = [
     Case("training step, MLP", mlp(256, 128), 50, 1.0),
     Case("training step, convolutional net", convolutional_net, 20, 1.0),
     Case("training step, transformer layer", transformer_layer, 20, 1.0),
+    Case("the same, mixed precision", mixed_precision_transformer, 20, 1.0),
     Case("training step, LSTM", lstm, 20, 1.1),
 ]

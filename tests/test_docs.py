@@ -5,8 +5,8 @@ and in that order; only the common indentation may be missing. A block with the 
 typed by the reader: all of a page's run one after the other in one interpreter. Other blocks are for the eye.
 """
 
+import importlib.util
 import re
-import sysconfig
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 GUIDE = [page for page in PAGES if page.parent.name == "guide"]
 
 # Where a path in a page may begin: here, with our C headers, or with torch's.
-TORCH = Path(sysconfig.get_path("purelib")) / "torch"
+TORCH = Path(importlib.util.find_spec("torch").origin).parent
 PLACES = [ROOT, ROOT / "include", TORCH / "include"]
 
 FENCE = re.compile(

@@ -74,3 +74,34 @@ def test_copy_on_write_clones_are_separate():
     b.add_(1)
     assert a.tolist() == [0, 1, 2, 3]
     assert b.tolist() == [1, 2, 3, 4]
+
+
+def test_a_module_that_moves_keeps_its_parameters():
+    layer = torch.nn.Linear(3, 3)
+    layer.tied, weight = layer.weight, layer.weight
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    for device in ("openreg:0", "openreg:1", "cpu", "openreg:0"):
+        layer.to(device)
+        assert layer.weight is layer.tied is weight
+        assert weight.device == torch.device(device) and isinstance(weight, torch.nn.Parameter)
+        optimizer.zero_grad()
+        before = weight.detach().cpu().clone()
+        layer(torch.ones(1, 3, device=device)).sum().backward()
+        assert weight.grad.device == torch.device(device)
+        optimizer.step()
+        torch.testing.assert_close(weight.detach().cpu(), before - 1)
+
+
+def test_the_gradient_moves_with_the_parameter():
+    layer = torch.nn.Linear(2, 1, bias=False)
+    layer(torch.ones(1, 2)).sum().backward()
+    layer.openreg()
+    assert layer.weight.grad.is_openreg and layer.weight.grad.tolist() == [[1, 1]]
+
+
+def test_only_tensors_of_one_layout_take_each_others_place():
+    x = torch.ones(2, 2)
+    x.data = torch.zeros(3, device="openreg")
+    assert x.is_openreg and x.tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        x.data = torch.eye(2, device="openreg").to_sparse()

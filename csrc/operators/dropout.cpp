@@ -1,5 +1,6 @@
-// Fused dropout. The CPU's kernel takes no generator, so it could not draw from the device's; this one is
-// made of operators that do.
+// Fused dropout. The CPU's kernel of native_dropout takes no generator, so it could not draw from the
+// device's, and it has none of _fused_dropout, which does. These are made of operators that draw from the
+// device's.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
@@ -26,8 +27,23 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {input.mul(mask).mul_(1 / (1 - p)), mask};
 }
 
+// Here p is the probability to keep, as in CUDA's kernel of that name.
+std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
+                                                 std::optional<at::Generator> generator) {
+  TORCH_CHECK(p > 0 && p <= 1, "the probability to keep an element is above 0 and at most 1; got ", p);
+  const at::Tensor mask =
+      at::empty_like(input, input.options().dtype(at::kByte)).bernoulli_(p, std::move(generator));
+  return {input.mul(mask).mul_(1 / p), mask};
+}
+
+at::Tensor masked_scale(const at::Tensor& input, const at::Tensor& mask, double scale) {
+  return input.mul(mask).mul_(scale);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", native_dropout);
+  m.impl("_fused_dropout", fused_dropout);
+  m.impl("_masked_scale", masked_scale);
 }
 
 }  // namespace

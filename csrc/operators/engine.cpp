@@ -36,6 +36,9 @@ class Call {
     for (size_t i = 0; i < facts_.arguments; ++i) {
       prepare_argument(i);
     }
+    // A generator alone can bring a call of host tensors here.
+    TORCH_CHECK(device_ >= 0 || facts_.generator < 0,
+                "Expected a 'cpu' device type for generator but found '", OR_DEVICE_NAME, "'");
     if (device_ < 0) {
       device_ = current_device();
     }

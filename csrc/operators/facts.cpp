@@ -75,9 +75,10 @@ bool is_indexing(const std::string& name) {
 }
 
 // Found by comparing all operators; see tests/ops. Other shapes, or other dtypes for statistics of low
-// precision. Their first call of a kind waits, and what it returned is kept.
+// precision, or no Meta kernel at all. Their first call of a kind waits, and what it returned is kept.
 bool shapes_from_kernel(const std::string& name) {
-  return name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
+  return name == "aten::binomial" || name == "aten::_sample_dirichlet" ||
+         name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
          name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm") ||
          name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer");
 }
@@ -140,7 +141,8 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
   if (view) {
     return Behaviour::View;
   }
-  const bool can_launch = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) &&
+  const bool can_launch = (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ||
+                           shapes_from_kernel(c10::toString(op.operator_name()))) &&
                           op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   return can_launch ? Behaviour::Launch : Behaviour::Wait;
 }

@@ -10,6 +10,7 @@
 #include "operators/quantized.h"
 #include "operators/sparse.h"
 
+#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 namespace openreg {
@@ -33,6 +34,13 @@ torch::CppFunction engine() {
   return torch::CppFunction::makeFromBoxedFunction<&run_operator>().debug(kEngineLabel);
 }
 
+// The CPU's kernel writes as many numbers as it reads, however small the output is.
+void resize_and_run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  at::native::resize_output(stack->back().toTensor(), (*stack)[begin].toTensor().sizes());
+  run_operator(op, stack);
+}
+
 constexpr const char* kChooseByDevice[] = {"convolution", "_convolution", "convolution_backward"};
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
@@ -43,6 +51,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : kChooseByDevice) {
     m.impl(name, engine());
   }
+  m.impl("rrelu_with_noise.out",
+         torch::CppFunction::makeFromBoxedFunction<&resize_and_run>().debug(kEngineLabel));
 }
 
 }  // namespace

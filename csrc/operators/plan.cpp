@@ -248,6 +248,17 @@ PlanPtr plan_for_itself() {
   return plan;
 }
 
+// Fused optimizers update lists in place and return nothing. Not all of them have Meta kernels.
+bool updates_lists(const OperatorFacts& facts) {
+  return facts.returned.empty() && facts.name.starts_with("aten::_fused_");
+}
+
+PlanPtr plan_without_results() {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->can_launch = true;
+  return plan;
+}
+
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   try {
     if (refuses_dtypes(op, facts, stack)) {
@@ -255,6 +266,9 @@ PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const t
     }
     if (changes_only_itself(facts, stack)) {
       return plan_for_itself();
+    }
+    if (updates_lists(facts)) {
+      return plan_without_results();
     }
     return facts.is_structured ? infer_by_default(op, facts, stack) : MetaCall(facts, stack).infer(op, stack);
   } catch (const std::exception&) {

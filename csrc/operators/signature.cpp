@@ -49,6 +49,9 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack)
     }
   }
   if (C10_UNLIKELY(device_ < 0)) {
+    if (facts.generator >= 0) {
+      return false;  // what draws random numbers has a tensor or a device to say where
+    }
     device_ = current_device();
   }
   add_hash();

@@ -1,40 +1,43 @@
 #include "random/generator.h"
 
 #include "device/device.h"
+#include "random/philox.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/MT19937RNGEngine.h>
-#include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <vector>
 
 namespace openreg {
 namespace {
 
-constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
 constexpr int64_t kStateBytes = sizeof(RandomState);
 
-uint64_t split_mix(uint64_t& state) {
-  uint64_t mixed = (state += 0x9E3779B97F4A7C15ull);
-  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ull;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBull;
-  return mixed ^ (mixed >> 31);
+constexpr uint32_t low(uint64_t word) {
+  return static_cast<uint32_t>(word);
 }
 
+constexpr uint32_t high(uint64_t word) {
+  return static_cast<uint32_t>(word >> 32);
+}
+
+// The engine of the CPU's generators, filled from Philox. The counters are those of CUDA's threads: the place
+// in the sequence, and the number of the thread, here of the block of four words.
 at::mt19937 engine_at(RandomState state) {
-  at::Philox4_32 philox(state.seed, /*subsequence=*/state.offset);
-  uint64_t key = philox();
-  key = (key << 32) | philox();
+  const PhiloxKey key{low(state.seed), high(state.seed)};
+  const uint64_t place = state.offset / kNumbersPerLaunch;
   at::mt19937_data_pod data{};
   data.seed_ = state.seed;
   data.left_ = 1;  // exhausted: the first draw stirs the state
   data.seeded_ = true;
   data.next_ = 0;
-  for (auto& word : data.state_) {
-    word = static_cast<uint32_t>(split_mix(key));
+  static_assert(at::MERSENNE_STATE_N % 4 == 0);
+  for (uint32_t block = 0; block < at::MERSENNE_STATE_N / 4; ++block) {
+    const PhiloxCounter words = philox({low(place), high(place), block, 0}, key);
+    std::copy(words.begin(), words.end(), data.state_.begin() + block * 4);
   }
   at::mt19937 engine;
   engine.set_data(data);
@@ -43,30 +46,40 @@ at::mt19937 engine_at(RandomState state) {
 
 }  // namespace
 
-Generator::Generator(c10::DeviceIndex device)
-    : c10::GeneratorImpl(c10::Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-      state_{c10::default_rng_seed_val, 0} {}
-
-RandomState Generator::reserve() {
+RandomState RandomSource::reserve(uint64_t numbers) {
   std::lock_guard<std::mutex> lock(mutex_);
   const RandomState place = state_;
-  state_.offset += kNumbersPerLaunch;
+  state_.offset += numbers;
   return place;
 }
 
-void Generator::set_current_seed(uint64_t seed) {
-  state_ = {seed, 0};
+RandomState RandomSource::get() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return state_;
 }
 
+void RandomSource::set(RandomState state) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_ = state;
+}
+
+Generator::Generator(c10::DeviceIndex device)
+    : Generator(device, c10::make_intrusive<RandomSource>(RandomState{c10::default_rng_seed_val, 0})) {}
+
+Generator::Generator(c10::DeviceIndex device, c10::intrusive_ptr<RandomSource> source)
+    : c10::GeneratorImpl(c10::Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+      source_(std::move(source)) {}
+
 uint64_t Generator::seed() {
-  set_current_seed(c10::detail::getNonDeterministicRandom());
-  return state_.seed;
+  const uint64_t seed = c10::detail::getNonDeterministicRandom();
+  set_current_seed(seed);
+  return seed;
 }
 
 void Generator::set_offset(uint64_t offset) {
   TORCH_CHECK(offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ", kNumbersPerLaunch,
               ", not ", offset);
-  state_.offset = offset;
+  source_->set({current_seed(), offset});
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
@@ -75,20 +88,32 @@ void Generator::set_state(const c10::TensorImpl& state) {
               " bytes, seed and offset; got ", state.numel());
   RandomState read{};
   std::memcpy(&read, state.data(), sizeof(read));
-  set_current_seed(read.seed);
-  set_offset(read.offset);
+  TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ",
+              kNumbersPerLaunch, ", not ", read.offset, ": these bytes are not the state of a generator of ",
+              OR_DEVICE_NAME);
+  source_->set(read);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
+  const RandomState now = source_->get();
   at::Tensor state = at::empty({kStateBytes}, at::kByte);
-  std::memcpy(state.mutable_data_ptr(), &state_, sizeof(state_));
+  std::memcpy(state.mutable_data_ptr(), &now, sizeof(now));
   return state.getIntrusivePtr();
 }
 
+void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
+  const auto* generator = dynamic_cast<const Generator*>(other.get());
+  TORCH_CHECK(generator != nullptr, "a generator of ", OR_DEVICE_NAME,
+              " can share its state with another of its kind only; got one for ", other->device());
+  source_ = generator->source_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> Generator::graphsafe_get_state() const {
+  return c10::make_intrusive<Generator>(device().index(), source_);
+}
+
 Generator* Generator::clone_impl() const {
-  auto* copy = new Generator(device().index());
-  copy->state_ = state_;
-  return copy;
+  return new Generator(device().index(), c10::make_intrusive<RandomSource>(source_->get()));
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {

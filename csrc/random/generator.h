@@ -3,16 +3,22 @@
 // Note [Random numbers]
 // A random operator takes its numbers from one place that is decided at the launch: the generator's seed and
 // offset, and the offset then moves on. So launch order alone decides the numbers, whatever the schedule and
-// however many streams. Kernels are borrowed from the CPU and want a CPU generator: each run gets one whose
-// state is made from that seed and offset, through Philox 4x32-10, and that nobody else uses.
+// however many streams. Kernels are borrowed from the CPU and want a CPU generator: each run gets one of its
+// own, whose whole state is what Philox (random/philox.h) gives at that seed and offset.
 //
-// Thread safety: reserve locks the generator; the rest is as GeneratorImpl says, under the generator's mutex.
+// Generators may share their state, as CUDA's do for graphs: graphsafe_get_state returns one that does, and
+// graphsafe_set_state makes a generator use another's.
+//
+// Thread safety: the state has a lock of its own, under which nothing else is called. Which state a generator
+// uses is changed under the generator's mutex, as GeneratorImpl says.
 #pragma once
 
 #include "common/export.h"
 
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
+
+#include <mutex>
 
 namespace openreg {
 
@@ -22,25 +28,45 @@ struct RandomState {
   uint64_t offset;
 };
 
+inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
+
+/// What one generator, or several that share it, have left to give.
+class RandomSource final : public c10::intrusive_ptr_target {
+ public:
+  explicit RandomSource(RandomState state) : state_(state) {}
+
+  /// The place for one launch; the next launch gets the next one. Or for several: `numbers` is a multiple of
+  /// kNumbersPerLaunch.
+  RandomState reserve(uint64_t numbers = kNumbersPerLaunch);
+  RandomState get() const;
+  void set(RandomState state);
+
+ private:
+  mutable std::mutex mutex_;  // guards state_
+  RandomState state_;
+};
+
 class Generator final : public c10::GeneratorImpl {
  public:
   explicit Generator(c10::DeviceIndex device);
+  Generator(c10::DeviceIndex device, c10::intrusive_ptr<RandomSource> source);
 
-  /// The place for one launch; the next launch gets the next one.
-  RandomState reserve();
+  RandomState reserve(uint64_t numbers = kNumbersPerLaunch) { return source_->reserve(numbers); }
 
-  void set_current_seed(uint64_t seed) override;
-  uint64_t current_seed() const override { return state_.seed; }
+  void set_current_seed(uint64_t seed) override { source_->set({seed, 0}); }
+  uint64_t current_seed() const override { return source_->get().seed; }
   uint64_t seed() override;
   void set_offset(uint64_t offset) override;
-  uint64_t get_offset() const override { return state_.offset; }
+  uint64_t get_offset() const override { return source_->get().offset; }
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) override;
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
 
  private:
   Generator* clone_impl() const override;
 
-  RandomState state_;
+  c10::intrusive_ptr<RandomSource> source_;
 };
 
 /// The generator that operators of the device use when none is given. Never destroyed.

@@ -8,9 +8,11 @@
 #include "operators/engine.h"
 #include "operators/launch_site.h"
 #include "random/generator.h"
+#include "random/philox.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
@@ -128,6 +130,7 @@ void bind_random(py::module_& m) {
         THPGenerator_initDefaultGenerator(openreg::default_generator(checked(device))));
     END_HANDLE_TH_ERRORS_PYBIND
   });
+  m.def("philox", &openreg::philox, "Four random words from a counter and a key; for tests.");
 }
 
 }  // namespace

@@ -1,0 +1,1 @@
+"""For libraries that ask for a device by a list of names. Nothing here is imported until somebody does."""
