@@ -1,7 +1,7 @@
 // Ranges and marks of openreg.h: what a program says about itself, told to the trace's subscriber.
 //
-// A range is kept whether or not anybody subscribes, so that depths are right and a pop finds its push. One that
-// was pushed before there was a subscriber is not told at its pop.
+// A range is kept whether or not anybody subscribes, so that depths are right and a pop finds its push. One
+// that was pushed before there was a subscriber is not told at its pop.
 #include "error.h"
 #include "trace.h"
 
