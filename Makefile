@@ -9,13 +9,14 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-ops bench bench-runtime wheel test-wheel lint format asan tsan clean system
+.PHONY: help build demo test test-runtime test-python test-ops test-browser bench bench-runtime wheel test-wheel lint format asan tsan clean system
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
 	@echo 'demo    a tensor on the device, then a model trained on it and on the CPU side by side'
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
 	@echo 'test-ops   every operator, sample and dtype beside the CPU, in every schedule'
+	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
 	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
@@ -56,6 +57,11 @@ test-python: build
 # Every sample of every dtype in every schedule; half an hour and more.
 test-ops: build
 	OPENREG_TEST_OPS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/ops
+
+# Large, so that only who asks for it gets it; the ordinary tests use a browser if there is one.
+test-browser: build
+	@sh tools/system.sh $(PYTHON) browser
+	$(BIN)/python -m pytest -q tests/test_timeline.py
 
 bench: build
 	$(BIN)/python benchmarks/bench.py
