@@ -1,24 +1,23 @@
-// How the device gets into torch.profiler: a child of Kineto's profiler, which writes down one host activity for
-// each call that launched something and one device activity for what was launched.
+// How the device gets into torch.profiler: a child of Kineto's profiler, which writes down one host activity
+// for each call that launched something and one device activity for what was launched.
 //
 // Note [Links]
-// torch gives every operator that it records a number, and pushes and pops it through the session on the thread
-// of the operator. A launch keeps the number on top (profiler/recorder.h), and Kineto turns it into the operator's
-// own activity: that is what `linked` is, and what makes device time appear beside operators in tables. An arrow
-// from a call to its kernel is a flow, whose id is the correlation number of the launch.
+// torch gives every operator that it records a number, and pushes and pops it through the session on the
+// thread of the operator. A launch keeps the number on top (profiler/recorder.h), and Kineto turns it into
+// the operator's own activity: that is what `linked` is, and what makes device time appear beside operators
+// in tables. An arrow from a call to its kernel is a flow, whose id is the correlation number of the launch.
 #include "device/device.h"
 #include "profiler/clock.h"
 #include "profiler/recorder.h"
 
-#include <IActivityProfiler.h>
-#include <libkineto.h>
-#include <output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
-#include <fmt/format.h>
-
+#include <IActivityProfiler.h>
 #include <algorithm>
+#include <fmt/format.h>
+#include <libkineto.h>
 #include <map>
+#include <output_base.h>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -115,7 +114,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     name_rows(logger, start);
   }
 
-  // Kineto asks for one device, and makes up names for all if there is none; the others are named with the rows.
+  // Kineto asks for one device, and makes up names for all if there is none; the others are named with the
+  // rows.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
     return std::make_unique<libkineto::DeviceInfo>(device_info(0));
   }
@@ -293,9 +293,9 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
 
  private:
   const std::string name_ = OR_DEVICE_NAME;
-  const std::set<ActivityType> types_ = {
-      ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET,
-      ActivityType::GPU_USER_ANNOTATION, ActivityType::PRIVATEUSE1_RUNTIME};
+  const std::set<ActivityType> types_ = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
+                                         ActivityType::GPU_MEMSET, ActivityType::GPU_USER_ANNOTATION,
+                                         ActivityType::PRIVATEUSE1_RUNTIME};
 };
 
 REGISTER_PRIVATEUSE1_PROFILER(ActivityProfiler);

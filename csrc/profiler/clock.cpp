@@ -45,8 +45,7 @@ int64_t ClockMap::unix_ns(int64_t monotonic_ns) const {
   if (drift == 0 || span <= 0) {
     return monotonic_ns + begin_.distance_ns;
   }
-  const double part =
-      static_cast<double>(monotonic_ns - begin_.monotonic_ns) / static_cast<double>(span);
+  const double part = static_cast<double>(monotonic_ns - begin_.monotonic_ns) / static_cast<double>(span);
   return monotonic_ns + begin_.distance_ns + static_cast<int64_t>(static_cast<double>(drift) * part);
 }
 

@@ -1,8 +1,8 @@
 // From the runtime's clock to the one that torch's profiler writes down.
 //
-// The runtime reads CLOCK_MONOTONIC, which no administrator sets; the profiler's times are of CLOCK_REALTIME. The
-// distance between the two is measured at both ends of a session, since a system may slew the second, and taken
-// in proportion in between.
+// The runtime reads CLOCK_MONOTONIC, which no administrator sets; the profiler's times are of CLOCK_REALTIME.
+// The distance between the two is measured at both ends of a session, since a system may slew the second, and
+// taken in proportion in between.
 #pragma once
 
 #include <cstdint>

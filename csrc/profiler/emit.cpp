@@ -67,9 +67,8 @@ void push_callbacks(const ProfilerConfig& config, const std::unordered_set<at::R
   auto state = std::make_shared<EmitState>(config);
   EmitState* kept = state.get();
   ProfilerStateBase::push(std::move(state));
-  kept->setCallbackHandle(at::addThreadLocalCallback(at::RecordFunctionCallback(&enter, &leave)
-                                                         .needsInputs(config.report_input_shapes)
-                                                         .scopes(scopes)));
+  kept->setCallbackHandle(at::addThreadLocalCallback(
+      at::RecordFunctionCallback(&enter, &leave).needsInputs(config.report_input_shapes).scopes(scopes)));
 }
 
 REGISTER_PRIVATEUSE1_OBSERVER(&push_callbacks)

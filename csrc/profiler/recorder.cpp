@@ -3,15 +3,14 @@
 #include "common/check.h"
 #include "stream/stream.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <ranges>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace openreg {
@@ -57,8 +56,8 @@ Shard& my_shard() {
   return *mine;
 }
 
-// Where this thread is in the program. A session that begins or ends in the middle of an operator leaves pushes
-// without pops, and pops without pushes: the first must not leak into the next session.
+// Where this thread is in the program. A session that begins or ends in the middle of an operator leaves
+// pushes without pops, and pops without pushes: the first must not leak into the next session.
 struct Place {
   uint64_t session = 0;
   std::vector<uint64_t> operations;

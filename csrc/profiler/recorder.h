@@ -1,13 +1,14 @@
-// The runtime's trace, collected: every launch of the process while recording is on, each with the operator and
-// the ranges of the program in which it was made.
+// The runtime's trace, collected: every launch of the process while recording is on, each with the operator
+// and the ranges of the program in which it was made.
 //
 // Note [Collecting]
-// A launch is told on the launching thread, its finish on whatever thread ran it. Each thread appends to lists of
-// its own, so that threads do not meet; stop_recording puts the two halves together by their correlation number.
-// What a finish tells after stop_recording is dropped: whoever wants it waits for the device first.
+// A launch is told on the launching thread, its finish on whatever thread ran it. Each thread appends to
+// lists of its own, so that threads do not meet; stop_recording puts the two halves together by their
+// correlation number. What a finish tells after stop_recording is dropped: whoever wants it waits for the
+// device first.
 //
-// Thread safety: recording is started and stopped by one caller at a time; everything else is any thread's, and
-// about that thread alone.
+// Thread safety: recording is started and stopped by one caller at a time; everything else is any thread's,
+// and about that thread alone.
 #pragma once
 
 #include "common/export.h"
@@ -45,11 +46,11 @@ struct Activity {
   uint64_t correlation;
   size_t bytes;
   orMemcpyKind copy_kind;
-  int32_t thread;                         // that launched it, as the system numbers threads
-  uint64_t operation;                     // torch's number of the operator in progress; 0: none
+  int32_t thread;                          // that launched it, as the system numbers threads
+  uint64_t operation;                      // torch's number of the operator in progress; 0: none
   std::shared_ptr<const OpenRange> range;  // the innermost, or null
-  std::optional<Interval> call;           // of the launching call; synchronisations and ranges have none
-  std::optional<Interval> work;           // when it ran; none if it had not finished
+  std::optional<Interval> call;            // of the launching call; synchronisations and ranges have none
+  std::optional<Interval> work;            // when it ran; none if it had not finished
   orError_t result = orSuccess;
 };
 

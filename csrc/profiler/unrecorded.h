@@ -1,5 +1,6 @@
-// Inside a kernel the profiler records no operators: what a CPU kernel calls is the device's affair, whichever
-// thread runs it. The launch and the kernel are in the trace. Nor while shapes are inferred: that is ours.
+// Inside a kernel the profiler records no operators: what a CPU kernel calls is the device's affair,
+// whichever thread runs it. The launch and the kernel are in the trace. Nor while shapes are inferred: that
+// is ours.
 #pragma once
 
 #include <ATen/record_function.h>

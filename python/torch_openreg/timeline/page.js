@@ -141,6 +141,7 @@
   // ---- Drawing
 
   function draw() {
+    cancelAnimationFrame(frame);
     frame = 0;
     const ratio = window.devicePixelRatio || 1;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -463,6 +464,7 @@
     canvas.style.width = width + "px";
     canvas.style.height = height + "px";
     scroll(0);
+    draw();  // at once: a canvas that changes its size is empty
   }
   function drawLegend() {
     const legend = document.getElementById("legend");

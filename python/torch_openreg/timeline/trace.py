@@ -128,15 +128,24 @@ def _rows(
 
 
 def _nest(events: list[Event]) -> None:
-    """Depths. Events come ordered by their begin, the longer first; the tolerance is the trace's rounding."""
-    open_by_row: dict[int, list[Event]] = {}
+    """Depths. Events come ordered by their begin, the longer first; the tolerance is the trace's rounding.
+
+    On a stream all work has the same depth, below the ranges: that is the line to follow.
+    """
+    open_by_row: dict[tuple[int, bool], list[Event]] = {}
+    ranges_of_row: dict[int, int] = {}
     for event in events:
-        around = open_by_row.setdefault(event.row, [])
+        around = open_by_row.setdefault((event.row, event.category in WORK), [])
         while around and around[-1].end <= event.start + 0.0005:
             around.pop()
         # One that begins inside of another and ends behind it is drawn below it all the same.
         event.depth = len(around)
         around.append(event)
+        if event.category == "gpu_user_annotation":
+            ranges_of_row[event.row] = max(ranges_of_row.get(event.row, 0), event.depth + 1)
+    for event in events:
+        if event.category in WORK:
+            event.depth += ranges_of_row.get(event.row, 0)
 
 
 def _measure(rows: list[Row], events: list[Event], duration: float) -> None:
