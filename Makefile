@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan clean system
+.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -17,6 +17,7 @@ help:
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
 	@echo 'test-ops   every operator, sample and dtype beside the CPU, in every schedule'
 	@echo 'test-libraries   installs transformers, lightning and their like into $(VENV), and trains with them'
+	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
 	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
@@ -62,6 +63,11 @@ test-ops: build
 test-libraries: build
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) 'torch_openreg[libraries]'
 	$(BIN)/python -m pytest -q tests/libraries tests/test_serialization.py
+
+# Large, so that only who asks for it gets it; the ordinary tests use a browser if there is one.
+test-browser: build
+	@sh tools/system.sh $(PYTHON) browser
+	$(BIN)/python -m pytest -q tests/test_timeline.py
 
 bench: build
 	$(BIN)/python benchmarks/bench.py

@@ -115,22 +115,23 @@ const void* reachable(const Side& side, ptrdiff_t offset) {
   return side.on_device() ? static_cast<const char*>(side.pointer) + offset : side.pointer;
 }
 
-orError_t copy_now(Runtime& runtime, const Side& dst, const Side& src, size_t size, orMemcpyKind kind,
-                   const StreamPin& stream) {
+orError_t copy_now(Runtime& runtime, const char* function, const Side& dst, const Side& src, size_t size,
+                   orMemcpyKind kind, const StreamPin& stream) {
   ptrdiff_t to = 0, from = 0;
   auto* offset = runtime.driver().kernel_view_offset;
   if (dst.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(dst.device(), &to)));
   if (src.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(src.device(), &from)));
   CopyNow args = {const_cast<void*>(reachable(dst, to)), reachable(src, from), size};
   TracedWork* work =
-      TracedWork::begin(orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+      TracedWork::begin(function, orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
   return run_now(runtime, *stream, kCopyNow, &args, work);
 }
 
-orError_t submit_copy(Runtime& runtime, const StreamPin& stream, void* dst, const void* src, size_t size,
-                      orMemcpyKind kind, bool snapshot) {
+orError_t submit_copy(Runtime& runtime, const char* function, const StreamPin& stream, void* dst,
+                      const void* src, size_t size, orMemcpyKind kind, bool snapshot) {
   TracedWork* work =
-      TracedWork::begin(orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+      TracedWork::begin(function, orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+  const ReturnTrace returned(work);
   orObserver observer = {};
   if (work) observer = work->observer();
   Snapshot* taken = nullptr;
@@ -165,10 +166,10 @@ orError_t copy(Runtime& runtime, const char* function, const Side& dst, const Si
   const bool snapshot = from_pageable && !to_pageable && !wait && size <= kLargestSnapshot;
   const bool waits = wait || to_pageable || (from_pageable && !snapshot);
   if (waits && runtime.has_capability(OR_CAP_HOST_EXECUTABLE)) {
-    return copy_now(runtime, dst, src, size, kind, stream);
+    return copy_now(runtime, function, dst, src, size, kind, stream);
   }
-  OR_RETURN_IF_ERROR(
-      submit_copy(runtime, stream, const_cast<void*>(dst.pointer), src.pointer, size, kind, snapshot));
+  OR_RETURN_IF_ERROR(submit_copy(runtime, function, stream, const_cast<void*>(dst.pointer), src.pointer, size,
+                                 kind, snapshot));
   return waits ? from_driver(runtime.driver().stream_synchronize(stream->driver)) : orSuccess;
 }
 
@@ -226,7 +227,8 @@ orError_t fill(Runtime& runtime, const char* function, void* ptr, int value, siz
   }
   if (wait) OR_RETURN_IF_ERROR(runtime.pin_default_stream(side.device(), pin));
   OR_RETURN_IF_ERROR(check_stream_device(function, *pin, side, side));
-  TracedWork* work = TracedWork::begin(orTraceMemset, "memset", pin->device, pin->id, size);
+  TracedWork* work = TracedWork::begin(function, orTraceMemset, "memset", pin->device, pin->id, size);
+  const ReturnTrace returned(work);
   orObserver observer = {};
   if (work) observer = work->observer();
   const orError_t error =

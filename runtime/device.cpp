@@ -70,7 +70,7 @@ orError_t orDeviceSynchronize(void) {
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
     if (!runtime.is_open(device)) return orSuccess;
-    SynchronizeTrace trace("device synchronize", device, 0);
+    SynchronizeTrace trace("orDeviceSynchronize", "device synchronize", device, 0);
     return trace.finish(from_driver(runtime.driver().device_synchronize(device)));
   });
 }

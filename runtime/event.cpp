@@ -58,7 +58,7 @@ orError_t orEventSynchronize(orEvent_t event) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     EventPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
-    SynchronizeTrace trace("event synchronize", pin->device, 0);
+    SynchronizeTrace trace("orEventSynchronize", "event synchronize", pin->device, 0);
     return trace.finish(from_driver(runtime.driver().event_synchronize(pin->driver)));
   });
 }

@@ -18,12 +18,13 @@ orError_t check_kernel(const char* function, const orKernel* kernel) {
   return orSuccess;
 }
 
-orError_t launch(Runtime& runtime, const StreamPin& stream, orTraceKind kind, const orKernel& kernel,
-                 const void* args, size_t args_size) {
-  TracedWork* work = TracedWork::begin(kind, kernel.name, stream->device, stream->id);
+orError_t launch(Runtime& runtime, const StreamPin& stream, const char* function, orTraceKind kind,
+                 const orKernel& kernel, const void* args, size_t args_size) {
+  TracedWork* work = TracedWork::begin(function, kind, kernel.name, stream->device, stream->id);
   if (!work) [[likely]] {
     return from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, nullptr));
   }
+  const ReturnTrace returned(work);
   const orObserver observer = work->observer();
   const orError_t error =
       from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, &observer));
@@ -84,6 +85,7 @@ orError_t openreg::run_now(Runtime& runtime, const StreamInfo& stream, const orK
                            TracedWork* work) {
   if (!work) [[likely]]
     return driver_run(runtime.driver(), stream.driver, kernel, args, nullptr);
+  const ReturnTrace returned(work);
   const orObserver observer = {&run_done, &work};
   const orError_t error = driver_run(runtime.driver(), stream.driver, kernel, args, &observer);
   if (work) work->refused(error);
@@ -137,7 +139,7 @@ orError_t orStreamSynchronize(orStream_t stream) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
-    SynchronizeTrace trace("stream synchronize", pin->device, pin->id);
+    SynchronizeTrace trace("orStreamSynchronize", "stream synchronize", pin->device, pin->id);
     return trace.finish(from_driver(runtime.driver().stream_synchronize(pin->driver)));
   });
 }
@@ -158,7 +160,7 @@ orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* use
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     const HostCall call = {function, user};
-    return launch(runtime, pin, orTraceHostFunc, kHostCall, &call, sizeof(call));
+    return launch(runtime, pin, "orLaunchHostFunc", orTraceHostFunc, kHostCall, &call, sizeof(call));
   });
 }
 
@@ -170,7 +172,7 @@ orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* 
     }
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
-    return launch(runtime, pin, orTraceKernel, *kernel, args, args_size);
+    return launch(runtime, pin, "orLaunchKernel", orTraceKernel, *kernel, args, args_size);
   });
 }
 
@@ -179,7 +181,7 @@ orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
     OR_RETURN_IF_ERROR(check_kernel("orRunKernel", kernel));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
-    TracedWork* work = TracedWork::begin(orTraceKernel, kernel->name, pin->device, pin->id);
+    TracedWork* work = TracedWork::begin("orRunKernel", orTraceKernel, kernel->name, pin->device, pin->id);
     return run_now(runtime, *pin, *kernel, args, work);
   });
 }

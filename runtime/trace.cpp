@@ -32,9 +32,10 @@ const TraceSubscriber* find_or_add(orTraceCallback callback, void* user) {
 
 }  // namespace
 
-TracedWork::TracedWork(const TraceSubscriber& subscriber, orTraceKind kind, const char* name, int device,
-                       uint64_t stream, size_t size, orMemcpyKind copy_kind)
+TracedWork::TracedWork(const TraceSubscriber& subscriber, const char* function, orTraceKind kind,
+                       const char* name, int device, uint64_t stream, size_t size, orMemcpyKind copy_kind)
     : subscriber_(subscriber),
+      begun_ns_(now_ns()),
       record_{sizeof(orTraceRecord),
               kind,
               orTraceLaunched,
@@ -46,7 +47,8 @@ TracedWork::TracedWork(const TraceSubscriber& subscriber, orTraceKind kind, cons
               0,
               size,
               copy_kind,
-              orSuccess} {
+              orSuccess,
+              function} {
   subscriber_.callback(&record_, subscriber_.user);
 }
 
@@ -65,14 +67,20 @@ void TracedWork::refused(orError_t error) {
   done(this, now, now, error);
 }
 
-SynchronizeTrace::SynchronizeTrace(const char* name, int device, uint64_t stream)
-    : work_(TracedWork::begin(orTraceSynchronize, name, device, stream)) {
-  if (work_) start_ns_ = now_ns();
+void TracedWork::ended(orError_t result) {
+  done(this, begun_ns_, now_ns(), result);
 }
 
-orError_t SynchronizeTrace::finish(orError_t result) {
-  if (work_) TracedWork::done(work_, start_ns_, now_ns(), result);
-  return result;
+void ReturnTrace::remember(const TracedWork& work) {
+  subscriber_ = &work.subscriber_;
+  record_ = work.record_;
+  record_.start_ns = work.begun_ns_;
+}
+
+void ReturnTrace::tell() {
+  record_.phase = orTraceReturned;
+  record_.end_ns = now_ns();
+  subscriber_->callback(&record_, subscriber_->user);
 }
 
 }  // namespace openreg

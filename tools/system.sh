@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs the system packages that the build needs, if they are missing and we may; else names them.
-# usage: system.sh PYTHON
+# usage: system.sh PYTHON [browser]
 set -eu
 python=$1
+wants=${2:-}
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
   { echo "Python 3.10 or later is needed: set PYTHON to one, as in: make PYTHON=python3.11" >&2; exit 1; }
@@ -14,6 +15,9 @@ command -v make >/dev/null || missing="$missing make"
 test -f "$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ||
   missing="$missing python3-dev"
 test -f /usr/include/gtest/gtest.h || test -f /usr/local/include/gtest/gtest.h || missing="$missing libgtest-dev"
+if [ "$wants" = browser ]; then
+  command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$missing chromium"
+fi
 test -n "$missing" || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

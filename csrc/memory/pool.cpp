@@ -4,6 +4,8 @@
 #include "device/device.h"
 #include "event/event.h"
 
+#include <c10/core/Allocator.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -68,6 +70,7 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream) {
   add(stats_.requested_bytes, block->small, bytes);
   add(stats_.active, block->small, 1);
   add(stats_.active_bytes, block->small, block->size);
+  report_to_profiler(block, 1);
   return block;
 }
 
@@ -76,6 +79,7 @@ void Pool::free(Block* block) {
   subtract(stats_.allocation, block->small, 1);
   subtract(stats_.allocated_bytes, block->small, block->size);
   subtract(stats_.requested_bytes, block->small, block->requested);
+  report_to_profiler(block, -1);
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
   } else {
@@ -227,8 +231,19 @@ Block* Pool::new_segment(c10::StreamId stream, size_t size, size_t asked,
   return block;
 }
 
+// Costs one thread-local test where nobody profiles memory.
+void Pool::report_to_profiler(const Block* block, int sign) const {
+  c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
+                                   static_cast<size_t>(in_total(stats_.allocated_bytes)),
+                                   static_cast<size_t>(in_total(stats_.reserved_bytes)),
+                                   c10::Device(kDevice, device_));
+}
+
 void Pool::throw_out_of_memory(size_t asked) {
   const std::string words = orGetLastErrorMessage();
+  c10::reportOutOfMemoryToProfiler(
+      static_cast<int64_t>(asked), static_cast<size_t>(in_total(stats_.allocated_bytes)),
+      static_cast<size_t>(in_total(stats_.reserved_bytes)), c10::Device(kDevice, device_));
   TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory: device ",
                    static_cast<int>(device_), " was asked for ", asked, " bytes; ",
                    in_total(stats_.allocated_bytes), " bytes are in use by tensors, ",

@@ -89,6 +89,7 @@ class Pool {
   void collect();
   std::vector<Block*> take_whole_segments();
   void give_back(const std::vector<Block*>& segments);
+  void report_to_profiler(const Block* block, int sign) const;
   [[noreturn]] void throw_out_of_memory(size_t asked);
 
   const c10::DeviceIndex device_;

@@ -10,6 +10,7 @@
 #include "operators/below.h"
 #include "operators/monitor.h"
 #include "operators/quiet.h"
+#include "profiler/unrecorded.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
@@ -33,6 +34,7 @@ struct KernelCall {
     auto* call = static_cast<KernelCall*>(args);
     try {
       const BelowEverything below;
+      const Unrecorded unrecorded;
       const KernelScope scope(call->device);
       call->body();
       return orSuccess;

@@ -6,6 +6,7 @@
 #include "operators/dtype_probe.h"
 #include "operators/inference.h"
 #include "operators/map_tensors.h"
+#include "profiler/unrecorded.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -260,6 +261,7 @@ PlanPtr plan_without_results() {
 }
 
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  const Unrecorded unrecorded;
   try {
     if (refuses_dtypes(op, facts, stack)) {
       return c10::make_intrusive<Plan>();

@@ -2,6 +2,7 @@
 
 #include "memory/kernel_allocator.h"
 #include "operators/below.h"
+#include "profiler/unrecorded.h"
 
 #include <c10/util/Exception.h>
 
@@ -27,6 +28,7 @@ orError_t run_quietly(const std::function<void()>& body, char* why, size_t why_s
   try {
     const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
     const BelowEverything below;
+    const Unrecorded unrecorded;
     const OfferScope host_memory({});
     body();
     return orSuccess;

@@ -98,6 +98,21 @@ c10::Stream external_stream(orStream_t handle) {
   return make_stream(static_cast<c10::DeviceIndex>(device), reinterpret_cast<c10::StreamId>(handle));
 }
 
+c10::StreamId number_of_stream(c10::DeviceIndex device, uint64_t id) {
+  if (id == 0) {
+    return 0;
+  }
+  const auto& handles = streams_of(device).handles;
+  for (size_t number = 1; number < handles.size(); ++number) {
+    const orStream_t handle = handles[number].load(std::memory_order_acquire);
+    uint64_t candidate = 0;
+    if (handle != nullptr && orStreamGetId(handle, &candidate) == orSuccess && candidate == id) {
+      return static_cast<c10::StreamId>(number);
+    }
+  }
+  return -1;
+}
+
 bool query_stream(c10::Stream stream) {
   const orError_t answer = orStreamQuery(stream_handle(stream));
   if (answer == orErrorNotReady) {

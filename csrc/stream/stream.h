@@ -38,6 +38,9 @@ OPENREG_EXPORT bool query_stream(c10::Stream stream);
 OPENREG_EXPORT void synchronize_stream(c10::Stream stream);
 OPENREG_EXPORT int stream_priority(c10::Stream stream);
 
+/// The number of the stream that the runtime calls `id` (orStreamGetId); -1 if it is none of ours.
+c10::StreamId number_of_stream(c10::DeviceIndex device, uint64_t id);
+
 /// The runtime's current stream of a device; for launches.
 orStream_t current_stream_handle(c10::DeviceIndex device);
 

@@ -165,12 +165,16 @@ typedef enum orTraceKind {
   orTraceMemcpy = 1,
   orTraceMemset = 2,
   orTraceHostFunc = 3,
-  orTraceSynchronize = 4
+  orTraceSynchronize = 4,
+  orTraceRange = 5,  /* a stretch of a program, between its push and its pop */
+  orTraceInstant = 6 /* a moment of a program */
 } orTraceKind;
 
 typedef enum orTracePhase {
   orTraceLaunched = 0, /* on the launching thread, inside the launching call */
-  orTraceFinished = 1  /* on any thread, once for each launch, with the times */
+  orTraceFinished = 1, /* on any thread, once for each launch, with the times */
+  orTraceReturned = 2  /* on the launching thread, when the launching call ends, with the times of the call;
+                          not  for synchronisations and ranges, which end with their call */
 } orTracePhase;
 
 typedef struct orTraceRecord {
@@ -178,22 +182,34 @@ typedef struct orTraceRecord {
   orTraceKind kind;
   orTracePhase phase;
   const char* name;
-  int32_t device;
+  int32_t device;       /* -1 for ranges and marks, which belong to no device */
   uint64_t stream;      /* as orStreamGetId */
-  uint64_t correlation; /* the same number in both phases of one launch, and in no other */
+  uint64_t correlation; /* the same number in all phases of one launch, and in no other */
   int64_t start_ns;     /* CLOCK_MONOTONIC; 0 while only launched */
   int64_t end_ns;
   size_t size; /* bytes copied or set */
   orMemcpyKind copy_kind;
   orError_t result;
+  const char* function; /* the function of this header that was called, "orLaunchKernel"; lives for ever */
 } orTraceRecord;
 
 typedef void (*orTraceCallback)(const orTraceRecord* record, void* user);
 
 /* Calls `callback` for every launch from now on, and for its finish, also if that is after unsubscribing. It
- * must not call the runtime. One subscriber at a time: a second is orErrorNotPermitted. */
+ * must not call the runtime, nor keep a record's `name` beyond the call. One subscriber at a time: a second
+ * is orErrorNotPermitted. Without a subscriber a launch costs one load more. */
 OR_API orError_t orTraceSubscribe(orTraceCallback callback, void* user);
 OR_API orError_t orTraceUnsubscribe(void);
+
+/* Ranges and marks of a program, for the subscriber to see; nothing else happens. Ranges of one thread nest.
+ * Both give the depth of the range that is begun or ended, 0 for the outermost; `depth` may be NULL. A pop
+ * without a push is orErrorNotPermitted. The name is copied. */
+OR_API orError_t orTraceRangePush(const char* name, int* depth);
+OR_API orError_t orTraceRangePop(int* depth);
+/* Ranges that need not nest, and may end on another thread. An id that is not open is orErrorInvalidValue. */
+OR_API orError_t orTraceRangeStart(const char* name, uint64_t* id);
+OR_API orError_t orTraceRangeEnd(uint64_t id);
+OR_API orError_t orTraceMark(const char* name);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@ from importlib import import_module
 COMMANDS = {
     "doctor": "torch_openreg.doctor",
     "ops": "torch_openreg.ops",
+    "timeline": "torch_openreg.timeline",
 }
 
 

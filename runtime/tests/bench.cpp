@@ -30,6 +30,14 @@ void run_idle_default(benchmark::State& state) {
 }
 BENCHMARK(run_idle_default);
 
+// As run_idle, with a subscriber: what tracing costs when it is on.
+void run_idle_traced(benchmark::State& state) {
+  check(state, orTraceSubscribe([](const orTraceRecord*, void*) {}, nullptr));
+  run_idle(state);
+  check(state, orTraceUnsubscribe());
+}
+BENCHMARK(run_idle_traced);
+
 // Batches of launches with one wait each, so that the queue stays short.
 void launch_throughput(benchmark::State& state) {
   constexpr int kBatch = 256;

@@ -138,3 +138,36 @@ TEST(Trace, OneSubscriber) {
   EXPECT_OK(orTraceSubscribe([](const orTraceRecord*, void*) {}, nullptr));
   EXPECT_OK(orTraceUnsubscribe());
 }
+
+// The call that launches is told with times of its own, which contain those of work that it waited for.
+TEST(Trace, ReturnsAreToldOnTheLaunchingThread) {
+  Stream stream;
+  Gate gate;
+  Tracer tracer;
+  ASSERT_OK(launch(stream, [&] { gate.wait(); }));
+  void* memory = allocate(4096);
+  ASSERT_OK(orMemsetAsync(memory, 1, 4096, stream));
+  const auto before = tracer.records(orTraceReturned);
+  gate.open();
+  ASSERT_OK(run(stream, [] {}));
+  ASSERT_OK(orStreamSynchronize(stream));
+
+  EXPECT_EQ(before.size(), 2u);
+  EXPECT_STREQ(before.at(0).function, "orLaunchKernel");
+  EXPECT_STREQ(before.at(1).function, "orMemsetAsync");
+  const auto returned = tracer.records(orTraceReturned);
+  const auto finished = tracer.records(orTraceFinished);
+  ASSERT_EQ(returned.size(), 3u);
+  ASSERT_EQ(finished.size(), 4u);
+  EXPECT_EQ(finished[3].kind, orTraceSynchronize);
+  EXPECT_STREQ(finished[3].function, "orStreamSynchronize");
+  for (size_t i = 0; i < returned.size(); ++i) {
+    EXPECT_EQ(returned[i].correlation, finished[i].correlation);
+    EXPECT_LE(returned[i].start_ns, finished[i].start_ns);
+    EXPECT_LE(returned[i].start_ns, returned[i].end_ns);
+  }
+  EXPECT_LE(returned[0].end_ns, finished[0].end_ns);
+  EXPECT_STREQ(returned[2].function, "orRunKernel");
+  EXPECT_GE(returned[2].end_ns, finished[2].end_ns);
+  EXPECT_OK(orFree(memory));
+}

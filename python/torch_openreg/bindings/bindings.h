@@ -6,3 +6,4 @@
 namespace py = pybind11;
 
 void bind_monitor(py::module_& m);
+void bind_profiler(py::module_& m);

@@ -142,4 +142,5 @@ PYBIND11_MODULE(_C, m) {
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
   bind_monitor(m);
+  bind_profiler(m);
 }

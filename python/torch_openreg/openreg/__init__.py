@@ -112,4 +112,8 @@ def __getattr__(name: str) -> object:
         return random.default_generators
     if name == "_initialized":  # torch.utils.checkpoint asks, to know whether there are random states to keep
         return is_initialized()
+    if name == "profiler":  # a room of its own, as torch.cuda.nvtx is
+        from importlib import import_module
+
+        return import_module(f"{__name__}.profiler")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,223 @@
+#include "profiler/recorder.h"
+
+#include "common/check.h"
+#include "stream/stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <ranges>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <unordered_map>
+
+namespace openreg {
+namespace {
+
+struct Finish {
+  uint64_t correlation;
+  Interval work;
+  orError_t result;
+};
+
+struct Launch {
+  Activity activity;
+  uint64_t stream;  // as orStreamGetId
+};
+
+// What one thread has been told.
+struct Shard {
+  std::mutex mutex;  // guards the lists; the thread's own but for the start and the stop
+  std::vector<Launch> launches;
+  std::vector<Finish> finishes;
+};
+
+std::atomic<bool> recording{false};
+
+struct Shards {
+  std::mutex mutex;  // guards the list, not the shards
+  std::deque<Shard> all;
+};
+
+Shards& shards() {
+  static auto* made = new Shards;
+  return *made;
+}
+
+// Shards outlive their threads, as what they hold does.
+Shard& my_shard() {
+  static thread_local Shard* mine = nullptr;
+  if (mine == nullptr) {
+    std::lock_guard<std::mutex> lock(shards().mutex);
+    mine = &shards().all.emplace_back();
+  }
+  return *mine;
+}
+
+// Where this thread is in the program. A session that begins or ends in the middle of an operator leaves
+// pushes without pops, and pops without pushes: the first must not leak into the next session.
+struct Place {
+  uint64_t session = 0;
+  std::vector<uint64_t> operations;
+  std::shared_ptr<const OpenRange> range;
+};
+
+std::atomic<uint64_t> session{0};
+
+Place& my_place() {
+  static thread_local Place place;
+  const uint64_t now = session.load(std::memory_order_relaxed);
+  if (place.session != now) {
+    place = Place{now, {}, nullptr};
+  }
+  return place;
+}
+
+int32_t thread_number() {
+  static thread_local const auto number = static_cast<int32_t>(::syscall(SYS_gettid));
+  return number;
+}
+
+void note_launch(Shard& shard, const orTraceRecord& record) {
+  const Place& place = my_place();
+  Activity activity{
+      .kind = record.kind,
+      .name = record.name,
+      .function = record.function,
+      .device = record.device,
+      .stream = 0,
+      .correlation = record.correlation,
+      .bytes = record.size,
+      .copy_kind = record.copy_kind,
+      .thread = thread_number(),
+      .operation = place.operations.empty() ? 0 : place.operations.back(),
+      .range = place.range,
+      .call = {},
+      .work = {},
+  };
+  shard.launches.push_back({std::move(activity), record.stream});
+}
+
+// Kernels launch kernels, so the launch need not be the latest.
+void note_return(Shard& shard, const orTraceRecord& record) {
+  for (Launch& launch : std::views::reverse(shard.launches)) {
+    if (launch.activity.correlation == record.correlation) {
+      launch.activity.call = {record.start_ns, record.end_ns};
+      return;
+    }
+  }
+}
+
+void told(const orTraceRecord* record, void*) {
+  Shard& shard = my_shard();
+  std::lock_guard<std::mutex> lock(shard.mutex);
+  if (!recording.load(std::memory_order_relaxed)) {
+    return;
+  }
+  switch (record->phase) {
+    case orTraceLaunched:
+      note_launch(shard, *record);
+      break;
+    case orTraceReturned:
+      note_return(shard, *record);
+      break;
+    case orTraceFinished:
+      shard.finishes.push_back({record->correlation, {record->start_ns, record->end_ns}, record->result});
+      break;
+  }
+}
+
+int32_t stream_number(int32_t device, uint64_t id) {
+  const c10::StreamId number = device < 0 ? 0 : number_of_stream(static_cast<c10::DeviceIndex>(device), id);
+  return number >= 0 ? static_cast<int32_t>(number) : kForeignStreams + static_cast<int32_t>(id);
+}
+
+std::vector<Activity> put_together(std::vector<Launch> launches, const std::vector<Finish>& finishes) {
+  std::unordered_map<uint64_t, const Finish*> by_correlation;
+  by_correlation.reserve(finishes.size());
+  for (const Finish& finish : finishes) {
+    by_correlation.emplace(finish.correlation, &finish);
+  }
+  std::map<std::pair<int32_t, uint64_t>, int32_t> numbers;
+  std::vector<Activity> activities;
+  activities.reserve(launches.size());
+  for (auto& [activity, stream] : launches) {
+    if (const auto found = by_correlation.find(activity.correlation); found != by_correlation.end()) {
+      activity.work = found->second->work;
+      activity.result = found->second->result;
+    }
+    const auto [number, fresh] = numbers.try_emplace({activity.device, stream}, 0);
+    if (fresh) {
+      number->second = stream_number(activity.device, stream);
+    }
+    activity.stream = number->second;
+    activities.push_back(std::move(activity));
+  }
+  return activities;
+}
+
+}  // namespace
+
+orError_t start_recording() {
+  if (recording.load(std::memory_order_relaxed)) {
+    return orTraceSubscribe(&told, nullptr);  // which refuses, in words; what is recorded stays
+  }
+  {
+    std::lock_guard<std::mutex> lock(shards().mutex);
+    for (Shard& shard : shards().all) {
+      std::lock_guard<std::mutex> own(shard.mutex);
+      shard.launches.clear();
+      shard.finishes.clear();
+    }
+  }
+  session.fetch_add(1, std::memory_order_relaxed);
+  recording.store(true, std::memory_order_relaxed);
+  const orError_t answer = orTraceSubscribe(&told, nullptr);
+  if (answer != orSuccess) {
+    recording.store(false, std::memory_order_relaxed);
+  }
+  return answer;
+}
+
+std::vector<Activity> stop_recording() {
+  OR_CHECK(orTraceUnsubscribe());
+  recording.store(false, std::memory_order_relaxed);
+  std::vector<Launch> launches;
+  std::vector<Finish> finishes;
+  {
+    std::lock_guard<std::mutex> lock(shards().mutex);
+    for (Shard& shard : shards().all) {
+      std::lock_guard<std::mutex> own(shard.mutex);
+      std::ranges::move(shard.launches, std::back_inserter(launches));
+      std::ranges::move(shard.finishes, std::back_inserter(finishes));
+      shard.launches.clear();
+      shard.finishes.clear();
+    }
+  }
+  return put_together(std::move(launches), finishes);
+}
+
+void push_operation(uint64_t id) {
+  my_place().operations.push_back(id);
+}
+
+void pop_operation() {
+  if (auto& operations = my_place().operations; !operations.empty()) {
+    operations.pop_back();
+  }
+}
+
+void push_range(uint64_t id) {
+  Place& place = my_place();
+  place.range = std::make_shared<const OpenRange>(OpenRange{id, std::move(place.range)});
+}
+
+void pop_range() {
+  if (Place& place = my_place(); place.range != nullptr) {
+    place.range = place.range->outer;
+  }
+}
+
+}  // namespace openreg

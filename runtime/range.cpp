@@ -1,0 +1,125 @@
+// Ranges and marks of openreg.h: what a program says about itself, told to the trace's subscriber.
+//
+// A range is kept whether or not anybody subscribes, so that depths are right and a pop finds its push. One
+// that was pushed before there was a subscriber is not told at its pop.
+#include "error.h"
+#include "trace.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+using namespace openreg;
+
+namespace {
+
+constexpr int kNoDevice = -1;
+
+// The record that the work carries points to the name, so the string stays where it is.
+struct OpenRange {
+  std::unique_ptr<const std::string> name;
+  TracedWork* work;
+};
+
+OpenRange begin_range(const char* function, const char* name) {
+  OpenRange range{std::make_unique<const std::string>(name), nullptr};
+  range.work = TracedWork::begin(function, orTraceRange, range.name->c_str(), kNoDevice, 0);
+  return range;
+}
+
+void end_range(const OpenRange& range) {
+  if (range.work) range.work->ended(orSuccess);
+}
+
+// The ranges of one thread. Those that it leaves open end with it.
+struct RangeStack {
+  std::vector<OpenRange> open;
+  ~RangeStack() {
+    for (; !open.empty(); open.pop_back()) end_range(open.back());
+  }
+};
+
+RangeStack& my_ranges() {
+  static thread_local RangeStack ranges;
+  return ranges;
+}
+
+struct FreeRanges {
+  std::mutex mutex;  // guards the rest
+  uint64_t next_id = 1;
+  std::unordered_map<uint64_t, OpenRange> open;
+};
+
+FreeRanges& free_ranges() {
+  static auto* ranges = new FreeRanges;
+  return *ranges;
+}
+
+}  // namespace
+
+extern "C" {
+
+orError_t orTraceRangePush(const char* name, int* depth) {
+  if (!name) return fail(orErrorInvalidValue, "orTraceRangePush: name is NULL");
+  return guarded([&] {
+    auto& open = my_ranges().open;
+    open.push_back(begin_range("orTraceRangePush", name));
+    if (depth) *depth = static_cast<int>(open.size()) - 1;
+    return orSuccess;
+  });
+}
+
+orError_t orTraceRangePop(int* depth) {
+  auto& open = my_ranges().open;
+  if (open.empty()) {
+    return fail(orErrorNotPermitted, "orTraceRangePop: this thread has no open range to pop");
+  }
+  end_range(open.back());
+  open.pop_back();
+  if (depth) *depth = static_cast<int>(open.size());
+  return orSuccess;
+}
+
+orError_t orTraceRangeStart(const char* name, uint64_t* id) {
+  if (!name || !id) return fail(orErrorInvalidValue, "orTraceRangeStart: %s is NULL", name ? "id" : "name");
+  return guarded([&] {
+    OpenRange range = begin_range("orTraceRangeStart", name);
+    FreeRanges& ranges = free_ranges();
+    std::lock_guard lock(ranges.mutex);
+    *id = ranges.next_id++;
+    ranges.open.emplace(*id, std::move(range));
+    return orSuccess;
+  });
+}
+
+orError_t orTraceRangeEnd(uint64_t id) {
+  OpenRange range;
+  {
+    FreeRanges& ranges = free_ranges();
+    std::lock_guard lock(ranges.mutex);
+    const auto found = ranges.open.find(id);
+    if (found == ranges.open.end()) {
+      return fail(orErrorInvalidValue, "orTraceRangeEnd: no range with the id %llu is open",
+                  static_cast<unsigned long long>(id));
+    }
+    range = std::move(found->second);
+    ranges.open.erase(found);
+  }
+  end_range(range);
+  return orSuccess;
+}
+
+orError_t orTraceMark(const char* name) {
+  if (!name) return fail(orErrorInvalidValue, "orTraceMark: name is NULL");
+  return guarded([&] {
+    if (TracedWork* work = TracedWork::begin("orTraceMark", orTraceInstant, name, kNoDevice, 0)) {
+      work->ended(orSuccess);
+    }
+    return orSuccess;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,645 @@
+"""The device in ``torch.profiler``: what a trace and a table say, ranges, and the runtime's own trace.
+
+What is promised of traces holds under every schedule: ``each_schedule`` runs a test under all three.
+"""
+
+import collections
+import contextlib
+import itertools
+import json
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+from held import held
+from interpreter import execute
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+openreg = torch.openreg
+BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+@pytest.fixture(params=["async", "blocking", "adversarial"])
+def each_schedule(request):
+    with openreg.schedule(request.param, seed=11):
+        yield request.param
+
+
+@pytest.fixture
+def a():
+    return torch.ones(8, 8, device="openreg")
+
+
+class Trace:
+    """A Chrome trace, read back."""
+
+    def __init__(self, profiler, folder):
+        path = folder / f"trace{len(list(folder.iterdir()))}.json"
+        profiler.export_chrome_trace(str(path))
+        self.file = json.loads(path.read_text())
+        self.events = self.file["traceEvents"]
+
+    def of(self, *categories):
+        found = [e for e in self.events if e.get("ph") == "X" and e.get("cat") in categories]
+        return sorted(found, key=lambda e: e["ts"])
+
+    @property
+    def work(self):
+        return self.of(*WORK)
+
+    @property
+    def calls(self):
+        return self.of("privateuse1_runtime")
+
+    def named(self, name):
+        return [e for e in self.events if e.get("ph") == "X" and e["name"] == name]
+
+    def row_names(self, kind):
+        return {
+            (e["pid"], e["tid"]): next(iter(e["args"].values())) for e in self.events if e["name"] == kind
+        }
+
+
+def end(event):
+    return event["ts"] + event["dur"]
+
+
+def row(event):
+    return event["pid"], event["tid"]
+
+
+def trace_of(body, folder, **options):
+    with profile(activities=BOTH, **options) as profiler:
+        body()
+    return Trace(profiler, folder)
+
+
+# ---- A training step, whole
+
+
+class Training:
+    """Steps of a small model whose second half is on a stream of its own."""
+
+    def __init__(self):
+        self.first = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU()).to("openreg")
+        self.second = torch.nn.Linear(64, 8).to("openreg")
+        parameters = [*self.first.parameters(), *self.second.parameters()]
+        self.optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+        self.side = openreg.Stream()
+        self.host = torch.randn(16, 32)
+
+    def step(self):
+        main = openreg.current_stream()
+        self.optimizer.zero_grad()
+        hidden = self.first(self.host.to("openreg"))
+        self.side.wait_stream(main)
+        with openreg.stream(self.side):
+            loss = self.second(hidden).square().mean()
+        main.wait_stream(self.side)
+        hidden.record_stream(self.side)
+        loss.backward()
+        self.optimizer.step()
+        openreg.synchronize()
+
+
+def test_every_launched_kernel_appears_once_inside_its_step_on_its_stream(each_schedule, tmp_path):
+    training = Training()
+    training.step()
+    openreg.reset_operator_stats()
+    with openreg.record_operator_stats(), profile(activities=BOTH) as profiler:
+        for number in range(3):
+            with record_function(f"step {number}"):
+                training.step()
+    stats = openreg.operator_stats()
+    trace = Trace(profiler, tmp_path)
+
+    # Once each: as many as were launched of every operator, and no correlation twice.
+    kernels = collections.Counter(e["name"] for e in trace.of("kernel"))
+    expected = {name: s.launches + s.waits for name, s in stats.items() if s.launches + s.waits}
+    copies = expected.pop("aten::_copy_from") - sum(
+        s.waits for n, s in stats.items() if n == "aten::_copy_from"
+    )
+    assert len(trace.of("gpu_memcpy")) + kernels.pop("copy", 0) == copies
+    assert kernels == expected
+    assert kernels["aten::addmm"] == 2 * 3
+    correlations = [e["args"]["correlation"] for e in trace.work]
+    assert len(set(correlations)) == len(correlations)
+
+    # Inside its step, and on the host before on the device.
+    steps = [trace.named(f"step {number}") for number in range(3)]
+    hosts = [next(e for e in found if e["cat"] == "user_annotation") for found in steps]
+    per_step = [[e for e in trace.work if h["ts"] <= e["ts"] and end(e) <= end(h)] for h in hosts]
+    assert sum(map(len, per_step)) == len(trace.work)
+    assert len({tuple(sorted(e["name"] for e in each)) for each in per_step}) == 1
+    calls = {e["args"]["correlation"]: e for e in trace.calls}
+    for e in trace.work:
+        assert calls[e["args"]["correlation"]]["ts"] <= e["ts"]
+
+    # On its stream: what was launched inside of the stream's block, and backward follows forward.
+    streams = {e["tid"] for e in trace.work}
+    assert streams == {0, training.side.stream_id}
+    on_side = collections.Counter(
+        e["name"] for e in trace.of("kernel") if e["tid"] == training.side.stream_id
+    )
+    assert on_side["aten::addmm"] == 3 and on_side["aten::pow.Tensor_Scalar"] == 2 * 3
+    assert on_side["aten::mm"] == 2 * 3  # the second layer's backward
+    assert "aten::relu" not in on_side and "aten::threshold_backward" not in on_side
+
+    # One at a time.
+    for stream in streams:
+        mine = [e for e in trace.work if e["tid"] == stream]
+        for before, after in itertools.pairwise(mine):
+            assert end(before) <= after["ts"] + 0.001
+
+
+def test_work_is_linked_to_the_operator_that_launched_it(each_schedule, a, tmp_path):
+    trace = trace_of(lambda: (a.mm(a), a.cos()), tmp_path)
+    operators = {e["args"]["External id"]: e["name"] for e in trace.of("cpu_op")}
+    assert [operators[e["args"]["External id"]] for e in trace.work] == ["aten::mm", "aten::cos"]
+    launches = [e for e in trace.calls if "aten::" in operators.get(e["args"].get("External id"), "")]
+    assert [operators[e["args"]["External id"]] for e in launches] == ["aten::mm", "aten::cos"]
+    for kernel in trace.work:
+        arrows = [
+            e for e in trace.events if e.get("cat") == "ac2g" and e["id"] == kernel["args"]["correlation"]
+        ]
+        begin, target = sorted(arrows, key=lambda e: e["ph"], reverse=True)
+        assert (begin["ph"], target["ph"]) == ("s", "f")
+        assert row(target) == row(kernel)
+        assert row(begin) == row(launches[0])
+
+
+def test_clocks_agree(a, tmp_path):
+    """The call of the runtime lies inside of its operator, which torch times by another clock."""
+    trace = trace_of(lambda: [a.cos() for _ in range(50)], tmp_path)
+    operators = {e["args"]["External id"]: e for e in trace.of("cpu_op")}
+    inside = 0
+    for call in trace.calls:
+        operator = operators.get(call["args"].get("External id"))
+        if operator is not None:
+            inside += operator["ts"] - 20 <= call["ts"] and end(call) <= end(operator) + 20
+    assert inside == 50
+
+
+def test_copies_fills_and_synchronisations(each_schedule, a, tmp_path):
+    def body():
+        host = a.cpu()
+        a.copy_(host, non_blocking=True)
+        openreg.current_stream().synchronize()
+        event = openreg.Event()
+        event.record()
+        event.synchronize()
+        openreg.synchronize()
+
+    trace = trace_of(body, tmp_path)
+    names = [e["name"] for e in trace.of("gpu_memcpy")]
+    assert names == ["Memcpy DtoH (Device -> Host)", "Memcpy HtoD (Host -> Device)"]
+    for copy in trace.of("gpu_memcpy"):
+        assert copy["args"]["bytes"] == 256
+        assert copy["args"]["memory bandwidth (GB/s)"] > 0
+        assert (copy["args"]["device"], copy["args"]["stream"]) == (0, 0)
+    calls = collections.Counter(e["name"] for e in trace.calls)
+    assert calls["orStreamSynchronize"] >= 1
+    assert calls["orEventSynchronize"] == 1
+    assert calls["orDeviceSynchronize"] >= 1
+
+
+def test_devices_and_streams_have_rows_with_their_names(a, tmp_path):
+    b = torch.ones(4, device="openreg:1")
+    side = openreg.Stream(device=1)
+
+    def body():
+        a.cos()
+        with openreg.stream(side):
+            b.sin()
+        openreg.synchronize(1)
+
+    trace = trace_of(body, tmp_path)
+    kernels = {e["name"]: e for e in trace.work}
+    assert row(kernels["aten::cos"]) == (0, 0)
+    assert row(kernels["aten::sin"]) == (1, side.stream_id)
+    assert trace.row_names("thread_name")[1, side.stream_id] == f"stream {side.stream_id}"
+    labels = trace.row_names("process_labels")
+    assert (labels[0, 0], labels[1, 0]) == ("openreg 0", "openreg 1")
+    assert [d["id"] for d in trace.file["deviceProperties"]] == list(range(openreg.device_count()))
+
+
+def test_foreign_streams_are_seen(a, tmp_path):
+    code = """
+        import ctypes, json, pathlib, torch, torch_openreg
+        from torch.profiler import profile, ProfilerActivity
+        lib = ctypes.CDLL(str(pathlib.Path(torch_openreg.__file__).parent / "lib" / "libopenreg.so"))
+        a = torch.ones(4, device="openreg")
+        handle = ctypes.c_void_p()
+        assert lib.orStreamCreate(ctypes.byref(handle)) == 0
+        with profile(activities=[ProfilerActivity.PrivateUse1]) as p:
+            with torch.openreg.stream(torch.openreg.ExternalStream(handle.value)):
+                a.cos()
+            torch.openreg.synchronize()
+        p.export_chrome_trace("trace.json")
+        events = json.load(open("trace.json"))["traceEvents"]
+        kernel, = [e for e in events if e.get("cat") == "kernel"]
+        assert kernel["tid"] >= 1000, kernel
+        assert any(e["name"] == "thread_name" and "external stream" in e["args"]["name"] for e in events)
+    """
+    execute(code, cwd=tmp_path)
+
+
+# ---- Work that is run by whom?
+
+
+def test_what_a_waiting_host_runs_is_not_the_hosts(a, tmp_path):
+    """A kernel's inner operators stay inside, also if the profiled thread itself runs the kernel."""
+
+    def body():
+        x = a
+        for _ in range(30):
+            x = torch.nn.functional.layer_norm(x, (8,))
+        x.cpu()
+
+    body()
+    with openreg.schedule("adversarial", seed=1):
+        late = trace_of(body, tmp_path)
+    with openreg.schedule("blocking"):
+        blocking = trace_of(body, tmp_path)
+    for trace in (late, blocking):
+        assert len(trace.named("aten::native_layer_norm")) == 60
+        operators = collections.Counter(e["name"] for e in trace.of("cpu_op"))
+        assert operators["aten::native_layer_norm"] == 30
+        assert set(operators) <= {
+            "aten::layer_norm",
+            "aten::native_layer_norm",
+            "aten::to",
+            "aten::_to_copy",
+            "aten::empty_strided",
+            "aten::copy_",
+            "aten::_copy_from",
+        }
+
+
+def test_shape_inference_is_not_recorded(tmp_path):
+    odd = torch.ones(3, 17, device="openreg")  # shapes that no other test uses
+    trace = trace_of(lambda: (odd.mm(odd.t()), torch.linalg.vector_norm(odd, dim=1)), tmp_path)
+    operators = collections.Counter(e["name"] for e in trace.of("cpu_op"))
+    assert operators["aten::mm"] == 1
+    assert operators["aten::linalg_vector_norm"] == 1
+
+
+def test_failed_kernels_are_shown_with_their_result(a, tmp_path):
+    wrong = torch.full((1, 1), 99, device="openreg")
+    with openreg.schedule("async"), profile(activities=BOTH) as profiler:
+        a.gather(0, wrong)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            openreg.synchronize()
+    (kernel,) = Trace(profiler, tmp_path).named("aten::gather")[-1:]
+    assert kernel["args"]["result"] == "orErrorKernelFailed"
+
+
+def test_work_that_has_not_finished_is_counted_and_not_drawn(tmp_path):
+    stream = openreg.Stream(device=1)
+    b = torch.ones(4, device="openreg:1")
+    with openreg.schedule("async"), contextlib.ExitStack() as stack:
+        with profile(activities=BOTH) as profiler, openreg.stream(stream):
+            stack.enter_context(held(stream))
+            b.cos()
+        # Device 0 was waited for at the end of the profile, device 1 was not.
+        trace = Trace(profiler, tmp_path)
+    assert trace.named("aten::cos")[0]["cat"] == "cpu_op"
+    assert trace.work == []
+    assert trace.file["openreg_unfinished"] == 2  # the host function that holds the stream, and the kernel
+    after = trace_of(lambda: (b.sin(), openreg.synchronize(1)), tmp_path)
+    assert [e["name"] for e in after.work] == ["aten::sin"]
+
+
+# ---- Tables
+
+
+def test_tables_have_device_time(each_schedule, a):
+    with profile(activities=BOTH) as profiler:
+        for _ in range(5):
+            a.mm(a)
+    rows = {(e.key, e.device_type): e for e in profiler.key_averages()}
+    operator = rows["aten::mm", DeviceType.CPU]
+    kernel = rows["aten::mm", DeviceType.PrivateUse1]
+    assert operator.count == kernel.count == 5
+    assert operator.device_time_total > 0
+    assert operator.self_device_time_total == pytest.approx(kernel.self_device_time_total)
+    assert kernel.self_cpu_time_total == 0
+    table = profiler.key_averages().table(sort_by="self_device_time_total")
+    assert "Self OPENREG" in table and "Self OPENREG time total" in table
+
+
+def test_device_time_is_the_time_of_the_work():
+    big = torch.ones(1000, 1000, device="openreg")
+    big.mm(big)
+    with profile(activities=BOTH) as profiler:
+        start = time.perf_counter()
+        for _ in range(3):
+            big.mm(big)
+        openreg.synchronize()
+        wall = (time.perf_counter() - start) * 1e6
+    kernels = [e for e in profiler.key_averages() if e.device_type == DeviceType.PrivateUse1]
+    busy = sum(e.self_device_time_total for e in kernels)
+    assert 0.2 * wall < busy <= wall * 1.01
+
+
+def test_memory_is_reported(a):
+    with profile(activities=BOTH, profile_memory=True) as profiler:
+        kept = torch.empty(1000, device="openreg")
+        made = a.mm(a)
+        del made
+    del kept
+    rows = {e.key: e for e in profiler.key_averages() if e.device_type == DeviceType.CPU}
+    assert rows["aten::empty"].self_device_memory_usage == 4096
+    assert rows["aten::mm"].device_memory_usage == 512
+    assert rows["[memory]"].self_device_memory_usage == -512
+    recorded = [
+        e
+        for e in profiler.profiler.kineto_results.events()
+        if e.name() == "[memory]" and e.device_type() == DeviceType.PrivateUse1
+    ]
+    assert [e.nbytes() for e in recorded if e.nbytes() > 0].count(4096) == 1
+
+
+def test_out_of_memory_is_reported():
+    with profile(activities=BOTH, profile_memory=True) as profiler, pytest.raises(torch.OutOfMemoryError):
+        torch.empty(1 << 50, dtype=torch.uint8, device="openreg")
+    assert any(e.name() == "[OutOfMemory]" for e in profiler.profiler.kineto_results.events())
+
+
+# ---- Sessions
+
+
+def test_several_sessions_see_their_own_work(each_schedule, a, tmp_path):
+    for operator in ("cos", "sin", "tan"):
+        trace = trace_of(lambda name=operator: getattr(a, name)(), tmp_path)
+        a.exp()
+        assert [e["name"] for e in trace.work] == [f"aten::{operator}"]
+
+
+def test_schedules_record_the_active_steps(each_schedule, a, tmp_path):
+    traces = []
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profile(
+        activities=BOTH, schedule=schedule, on_trace_ready=lambda p: traces.append(Trace(p, tmp_path))
+    ) as profiler:
+        for number in range(8):
+            (a + number).cos()
+            profiler.step()
+    assert len(traces) == 2
+    for trace, first in zip(traces, (2, 6), strict=True):
+        assert [e["name"] for e in trace.of("kernel")] == ["aten::add.Tensor", "aten::cos"] * 2
+        steps = {e["name"] for e in trace.of("gpu_user_annotation")}
+        assert steps == {f"ProfilerStep#{first}", f"ProfilerStep#{first + 1}"}
+
+
+def test_activities_by_default_and_alone(a, tmp_path):
+    assert ProfilerActivity.PrivateUse1 in torch.profiler.supported_activities()
+    with profile() as profiler:
+        a.cos()
+    assert [e["name"] for e in Trace(profiler, tmp_path).work] == ["aten::cos"]
+    with profile(activities=[ProfilerActivity.PrivateUse1]) as profiler:
+        a.sin()
+    trace = Trace(profiler, tmp_path)
+    assert [e["name"] for e in trace.work] == ["aten::sin"]
+    assert trace.of("cpu_op") == []
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        a.tan()
+    trace = Trace(profiler, tmp_path)
+    assert trace.work == [] and trace.calls == []
+    assert len(trace.named("aten::tan")) == 1
+
+
+def test_a_profile_that_ends_with_an_exception_lets_go(a, tmp_path):
+    with pytest.raises(KeyError), profile(activities=BOTH):
+        a.cos()
+        raise KeyError
+    assert [e["name"] for e in trace_of(lambda: a.sin(), tmp_path).work] == ["aten::sin"]
+
+
+def test_two_recorders_cannot_be_on_at_once(a, capfd):
+    with openreg.profiler.record() as recorded:
+        with profile(activities=BOTH) as profiler:
+            a.cos()
+        assert "the profiler does not see openreg: there is a trace subscriber" in capfd.readouterr().err
+        with pytest.raises(RuntimeError, match="only one is possible"), openreg.profiler.record():
+            pass
+    assert any(e.key == "aten::cos" for e in profiler.key_averages())
+    assert "aten::cos" in [r.name for r in recorded.records]
+
+
+def test_launches_of_other_threads_are_seen(a, tmp_path):
+    def body():
+        thread = threading.Thread(target=lambda: [a.cos() for _ in range(20)])
+        thread.start()
+        for _ in range(20):
+            a.sin()
+        thread.join()
+
+    trace = trace_of(body, tmp_path)
+    assert collections.Counter(e["name"] for e in trace.work) == {"aten::cos": 20, "aten::sin": 20}
+    threads = {e["tid"] for e in trace.calls if e["name"].startswith(("orLaunch", "orRun"))}
+    assert len(threads) == 2
+
+
+# ---- Ranges
+
+
+def test_ranges_lie_around_their_work_on_the_device(each_schedule, a, tmp_path):
+    def body():
+        with record_function("outer"):
+            a.cos()
+            with record_function("inner"):
+                a.sin()
+                a.tan()
+        a.exp()
+
+    trace = trace_of(body, tmp_path)
+    ranges = {e["name"]: e for e in trace.of("gpu_user_annotation")}
+    kernels = {e["name"]: e for e in trace.of("kernel")}
+    assert set(ranges) == {"outer", "inner"}
+
+    def inside(name):
+        around = ranges[name]
+        return {n for n, e in kernels.items() if around["ts"] <= e["ts"] and end(e) <= end(around) + 0.001}
+
+    assert inside("outer") == {"aten::cos", "aten::sin", "aten::tan"}
+    assert inside("inner") == {"aten::sin", "aten::tan"}
+    assert row(ranges["inner"]) == row(kernels["aten::sin"])
+
+
+def test_pushed_ranges_are_in_the_profile_and_in_the_runtimes_trace(a, tmp_path):
+    ranges = openreg.profiler
+
+    def body():
+        assert ranges.range_push("a range") == 0
+        with ranges.range("block {}", 7):
+            a.cos()
+        ranges.mark("now")
+        assert ranges.range_pop() == 0
+
+    trace = trace_of(body, tmp_path)
+    assert {"a range", "block 7"} <= {e["name"] for e in trace.of("user_annotation")}
+    assert {"a range", "block 7"} == {e["name"] for e in trace.of("gpu_user_annotation")}
+    with ranges.record() as recorded:
+        body()
+    said = {r.name: r for r in recorded.records if r.kind in ("range", "mark")}
+    assert said["a range"].work[0] <= said["block 7"].work[0] <= said["block 7"].work[1]
+    assert said["block 7"].work[1] <= said["now"].work[0] <= said["a range"].work[1]
+    assert said["now"].kind == "mark"
+
+
+def test_ranges_that_are_wrong_are_refused_in_words():
+    with pytest.raises(RuntimeError, match="no open range"):
+        openreg.profiler.range_pop()
+    begun = openreg.profiler.range_start("free")
+    thread = threading.Thread(target=openreg.profiler.range_end, args=(begun,))
+    thread.start()
+    thread.join()
+    with pytest.raises(RuntimeError, match=f"no range with the id {begun}"):
+        openreg.profiler.range_end(begun)
+
+
+def test_range_is_a_decorator_too():
+    @openreg.profiler.range("named")
+    def function():
+        return 5
+
+    with openreg.profiler.record() as recorded:
+        assert function() == 5
+    assert [r.name for r in recorded.records if r.kind == "range"] == ["named"]
+
+
+def test_emitted_ranges_are_the_operators_forward_and_backward():
+    a = torch.ones(8, 8, device="openreg", requires_grad=True)
+    with openreg.profiler.record() as recorded:
+        with openreg.profiler.emit_ranges(record_shapes=True):
+            with record_function("mine"), openreg.profiler.range("pushed"):
+                a.mm(a).sum().backward()
+            with pytest.raises(RuntimeError, match="a profiler is on"), openreg.profiler.emit_ranges():
+                pass
+        a.detach().cos()
+    names = [r.name for r in recorded.records if r.kind == "range"]
+    assert sum(name.startswith("aten::mm, seq = ") for name in names) >= 1
+    assert "sizes = [[8, 8], [8, 8]]" in next(name for name in names if name.startswith("aten::mm"))
+    assert any("MmBackward0" in name for name in names)
+    assert sum(name == "mine" or name.startswith("mine,") for name in names) == 1
+    assert sum(name.startswith("pushed") for name in names) == 1
+    assert not any("aten::cos" in name for name in names)
+    kernels = [r for r in recorded.records if r.kind == "kernel"]
+    assert {"aten::mm", "aten::cos"} <= {r.name for r in kernels}
+    with openreg.profiler.emit_ranges(enabled=False) as nothing:
+        assert nothing.enabled is False
+
+
+# ---- The runtime's trace
+
+
+def test_the_runtimes_trace(each_schedule, a):
+    before = time.monotonic_ns()
+    with openreg.profiler.record() as recorded:
+        a.cos().cpu()
+        side = openreg.Stream(device=1)
+        with openreg.stream(side):
+            torch.ones(4, device="openreg:1").sin()
+    after = time.monotonic_ns()
+    named = {r.name: r for r in recorded.records}
+    kernel = named["aten::cos"]
+    assert (kernel.kind, kernel.device, kernel.stream, kernel.result) == ("kernel", 0, 0, "orSuccess")
+    assert before < kernel.call[0] <= kernel.work[0] <= kernel.work[1] < after
+    assert kernel.function in ("orLaunchKernel", "orRunKernel")
+    assert (named["aten::sin"].device, named["aten::sin"].stream) == (1, side.stream_id)
+    assert any(r.kind == "memcpy" and r.bytes == 256 for r in recorded.records)
+    assert any(r.kind == "synchronize" and r.call is None for r in recorded.records)
+    assert [r.correlation for r in recorded.records] == sorted({r.correlation for r in recorded.records})
+
+
+# ---- The older interface, and options
+
+
+@pytest.mark.parametrize("use_kineto", [True, False])
+def test_autograd_profiler(a, use_kineto):
+    with torch.autograd.profiler.profile(use_device="openreg", use_kineto=use_kineto) as profiler:
+        for _ in range(3):
+            a.mm(a)
+    operators = [
+        e for e in profiler.function_events if e.name == "aten::mm" and e.device_type == DeviceType.CPU
+    ]
+    assert len(operators) == 3
+    assert all(e.device_time_total > 0 for e in operators)
+    assert "OPENREG" in profiler.key_averages().table()
+
+
+def test_options(a, tmp_path):
+    def body():
+        a.mm(a)
+
+    with profile(
+        activities=BOTH,
+        record_shapes=True,
+        with_stack=True,
+        with_flops=True,
+        profile_memory=True,
+        with_modules=True,
+    ) as profiler:
+        body()
+    averages = profiler.key_averages(group_by_input_shape=True)
+    (operator,) = [e for e in averages if e.key == "aten::mm" and e.device_type == DeviceType.CPU]
+    assert operator.input_shapes == [[8, 8], [8, 8]]
+    assert operator.flops == 2 * 8**3
+    trace = Trace(profiler, tmp_path)
+    assert any("body" in e["name"] for e in trace.of("python_function"))
+    assert trace.named("aten::mm")[0]["args"]["Input Dims"] == [[8, 8], [8, 8]]
+
+
+def test_tensorboard_and_memory_timeline(a, tmp_path):
+    handler = torch.profiler.tensorboard_trace_handler(str(tmp_path), worker_name="w")
+    with profile(
+        activities=BOTH, on_trace_ready=handler, record_shapes=True, with_stack=True, profile_memory=True
+    ) as profiler:
+        kept = [a.mm(a) for _ in range(4)]
+    del kept
+    (written,) = tmp_path.glob("w.*.pt.trace.json")
+    assert any(e.get("cat") == "kernel" for e in json.loads(written.read_text())["traceEvents"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profiler.export_memory_timeline(str(tmp_path / "memory.json"), device="openreg:0")
+    times, sizes = json.loads((tmp_path / "memory.json").read_text())
+    assert max(map(sum, sizes)) >= 4 * 512
+    assert len(times) == len(sizes)
+
+
+def test_external_correlation_can_be_off(a, tmp_path):
+    config = torch._C._profiler._ExperimentalConfig(disable_external_correlation=True)
+    trace = trace_of(lambda: a.cos(), tmp_path, experimental_config=config)
+    (kernel,) = trace.work
+    assert kernel["name"] == "aten::cos" and "External id" not in kernel["args"]
+
+
+def test_a_profile_of_a_process_that_never_uses_the_device_opens_none():
+    source = """
+        import ctypes, pathlib, torch, torch_openreg
+        with torch.profiler.profile() as profiler:
+            torch.ones(2).cos()
+        assert any(e.key == "aten::cos" for e in profiler.key_averages())
+        lib = ctypes.CDLL(str(pathlib.Path(torch_openreg.__file__).parent / "lib" / "libopenreg.so"))
+        opened = ctypes.c_int(-1)
+        assert lib.orDeviceIsOpen(ctypes.byref(opened), 0) == 0 and opened.value == 0
+    """
+    execute(source)
+
+
+def test_a_process_may_end_inside_of_a_recording():
+    """Inside of torch's own profile it may not: PyTorch crashes there, with and without a device."""
+    source = """
+        import torch
+        a = torch.ones(300, 300, device="openreg")
+        recording = torch.openreg.profiler.record().__enter__()
+        torch.openreg.profiler.range_push("open at the end")
+        for _ in range(50):
+            a.mm(a)
+    """
+    execute(source)
