@@ -32,3 +32,7 @@ def test_a_step_under_autocast():
         loss = model(torch.randn(4, 8, device="openreg")).float().square().mean()
     loss.backward()
     assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all().item() for p in model.parameters())
+
+
+def test_what_autocast_asks_of_the_module():
+    assert torch.openreg.amp.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]
