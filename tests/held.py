@@ -17,12 +17,18 @@ _runtime.orLaunchHostFunc.argtypes = [ctypes.c_void_p, _FUNCTION, ctypes.c_void_
 
 @contextlib.contextmanager
 def held(stream: torch.Stream) -> Iterator[None]:
-    """Work that is given to ``stream`` inside of the block does not run before the block ends."""
+    """Work that is given to ``stream`` inside of the block does not run before the block ends.
+
+    Nothing is pending in the blocking schedule, so a block there is asynchronous.
+    """
     let_go = threading.Event()
     function = _FUNCTION(lambda _: let_go.wait(60) and None)
-    assert _runtime.orLaunchHostFunc(stream.native_handle, function, None) == 0
-    try:
-        yield
-    finally:
-        let_go.set()
-        stream.synchronize()
+    with contextlib.ExitStack() as stack:
+        if torch.openreg.get_schedule().name == "blocking":
+            stack.enter_context(torch.openreg.schedule("async"))
+        assert _runtime.orLaunchHostFunc(stream.native_handle, function, None) == 0
+        try:
+            yield
+        finally:
+            let_go.set()
+            stream.synchronize()

@@ -7,10 +7,13 @@
 // does not keep it alive.
 #pragma once
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/Stream.h>
 #include <c10/util/SmallVector.h>
+
+#include <memory>
 
 namespace openreg {
 
@@ -21,12 +24,15 @@ struct Block {
   c10::DeviceIndex device = 0;
   c10::StreamId stream = 0;  // the stream that may reuse it at once
   bool small = false;        // of a segment for small blocks
+  bool in_use = false;       // handed out
   bool free = false;         // in the tree of free blocks, where neighbours merge
   Block* before = nullptr;   // neighbours in the segment
   Block* after = nullptr;
   Block* next_cached = nullptr;
+  uint64_t idle_since = 0;  // the pool's clock when it went into the tree
   c10::intrusive_ptr<c10::StorageImpl> alias;
-  c10::SmallVector<c10::StreamId, 1> used_by;  // other streams, from record_stream
+  c10::SmallVector<c10::StreamId, 1> used_by;     // other streams, from record_stream
+  std::shared_ptr<c10::GatheredContext> context;  // where it was allocated, while history is recorded
 
   bool is_whole_segment() const { return before == nullptr && after == nullptr; }
 };

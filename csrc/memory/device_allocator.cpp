@@ -13,21 +13,19 @@
 #include <vector>
 
 namespace openreg {
-namespace {
 
 // Leaked: tensors may be freed after static destructors have run.
 Pool& pool_of(c10::DeviceIndex device) {
   static auto* pools = [] {
+    const Settings settings = settings_of_environment();  // throws; then the next call tries again
     auto* made = new std::vector<std::unique_ptr<Pool>>();
     for (int i = 0; i < kMaxDevices; ++i) {
-      made->push_back(std::make_unique<Pool>(static_cast<c10::DeviceIndex>(i)));
+      made->push_back(std::make_unique<Pool>(static_cast<c10::DeviceIndex>(i), settings));
     }
     return made;
   }();
   return *(*pools)[static_cast<size_t>(device)];
 }
-
-}  // namespace
 
 DeviceAllocator& device_allocator() {
   static auto* allocator = new DeviceAllocator;

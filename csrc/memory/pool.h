@@ -11,15 +11,26 @@
 // blocks ordered by size, in which neighbours merge; a list is emptied into the tree only when nothing else
 // serves a request. Large blocks use the tree alone.
 //
+// Note [What is given back]
+// Segments whose blocks are all free return to the runtime when somebody asks (empty_cache), when more than
+// the threshold of the settings is reserved (the longest idle first), and when there is nothing left: then
+// the pool waits for the device, gives back all that it can, and tries once more before it throws.
+//
 // Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees
-// memory, which waits for kernels, which may allocate.
+// memory, which waits for kernels, which may allocate; nor while a stack is taken, which may need Python's
+// lock.
 #pragma once
 
+#include "common/export.h"
 #include "memory/block.h"
+#include "memory/history.h"
+#include "memory/settings.h"
+#include "memory/stats.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
+#include <openreg/openreg.h>
 
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -28,11 +39,16 @@
 
 namespace openreg {
 
-using c10::CachingDeviceAllocator::DeviceStats;
+/// What a pool has, and what happened to it.
+struct PoolSnapshot {
+  std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments;  // by address
+  std::vector<TraceEntry> history;
+};
 
-class Pool {
+class OPENREG_EXPORT Pool {
  public:
-  explicit Pool(c10::DeviceIndex device) : device_(device) {}
+  Pool(c10::DeviceIndex device, Settings settings)
+      : device_(device), settings_(std::move(settings)), history_(device) {}
 
   /// A block for `stream`. Throws OutOfMemoryError after everything cached was given back in vain.
   Block* allocate(size_t bytes, c10::StreamId stream);
@@ -44,12 +60,25 @@ class Pool {
   /// Gives back to the runtime what is cached and is a whole segment.
   void empty_cache();
 
+  // ---- How it works
+
+  void configure(const Settings& settings);
+  /// The pool reserves at most this part of the device's memory.
+  void set_memory_fraction(double fraction);
+  double memory_fraction();
+  /// Without caching, every block has a segment of its own that goes back to the runtime when it is freed.
+  void set_caching(bool caching);
+
+  // ---- What it knows; pool_report.cpp
+
   DeviceStats stats();
   void reset_peak_stats();
   void reset_accumulated_stats();
+  void record_history(const HistoryOptions& options, bool clear);
+  PoolSnapshot snapshot(bool with_history);
 
  private:
-  static constexpr size_t kGranularity = 512;
+  static constexpr size_t kGranularity = Settings::kGranularity;
   static constexpr size_t kLargestSmall = size_t{1} << 20;
 
   struct BySize {
@@ -76,29 +105,61 @@ class Pool {
     std::vector<void*> events;
   };
 
+  // What the runtime gave in one piece.
+  struct Segment {
+    Block* first;
+    size_t size;
+    Context context;
+  };
+
+  using Lock = std::unique_lock<std::mutex>;
+
   Cache& cache_of(c10::StreamId stream);
+  size_t rounded(size_t bytes) const;
   Block* take(Cache& cache, size_t size);
   Block* take_from_tree(Cache& cache, size_t size);
-  Block* new_segment(c10::StreamId stream, size_t size, size_t asked, std::unique_lock<std::mutex>& lock);
   void split(Cache& cache, Block* block, size_t size);
   void retire(Block* block);
   void put_into_tree(Cache& cache, Block* block);
-  void merge_neighbour(Tree& tree, Block* block, Block* neighbour);
+  void absorb_after(Block* block);
   void empty_lists(Cache& cache);
   void wait_for_other_streams(Block* block);
   void collect();
+  void count_idle(const Block* block);
+  void count_not_idle(const Block* block);
+
+  // ---- Segments; pool_segments.cpp
+
+  Block* new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t asked, const Context& context,
+                     Lock& lock);
+  orError_t reserve(void** ptr, size_t length);
+  size_t segment_length(size_t size, bool sparing) const;
+  size_t limit();
+  void collect_garbage(size_t coming, Lock& lock);
   std::vector<Block*> take_whole_segments();
+  void remember_segment(Block* block, const Context& context);
+  void forget_segments(const std::vector<Block*>& segments);
   void give_back(const std::vector<Block*>& segments);
   void report_to_profiler(const Block* block, int sign) const;
-  [[noreturn]] void throw_out_of_memory(size_t asked);
+  size_t largest_free() const;
+  [[noreturn]] void throw_out_of_memory(size_t asked, size_t length, const Context& context);
 
   const c10::DeviceIndex device_;
   std::mutex mutex_;  // guards everything below, and the members of this device's blocks
+  Settings settings_;
+  History history_;
   std::unordered_map<c10::StreamId, std::unique_ptr<Cache>> caches_;
   Cache* latest_ = nullptr;  // of latest_stream_, to spare the look-up
   c10::StreamId latest_stream_ = 0;
+  std::map<void*, Segment> segments_;
   std::vector<Waiting> waiting_;
   DeviceStats stats_;
+  bool caching_ = true;
+  double fraction_ = 1;
+  uint64_t clock_ = 0;  // counts new segments
 };
+
+/// The pool of a device. Never destroyed. Throws ValueError if OPENREG_ALLOC_CONF makes no sense.
+OPENREG_EXPORT Pool& pool_of(c10::DeviceIndex device);
 
 }  // namespace openreg

@@ -141,6 +141,8 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
+  bind_memory(m);
   bind_monitor(m);
   bind_profiler(m);
+  bind_snapshot(m);
 }

@@ -18,6 +18,8 @@ from .device import (
     set_device,
     synchronize,
 )
+from .memory import *  # noqa: F403
+from .memory import __all__ as _memory
 from .monitor import (
     OperatorStats,
     OperatorTotals,
@@ -54,6 +56,7 @@ from .stream import (
 )
 
 __all__ = [
+    *_memory,
     *_types,
     "Event",
     "ExternalStream",

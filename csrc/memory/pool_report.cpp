@@ -1,0 +1,165 @@
+// What a pool tells: statistics, snapshots, and why there is no memory.
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/pool.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <unordered_set>
+
+namespace openreg {
+namespace {
+
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+// "4096 bytes (4.00 KiB)"
+std::string in_words(size_t bytes) {
+  constexpr std::array kUnits{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::string words = std::to_string(bytes) + " bytes";
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; size >= 1024; size /= 1024) {
+    ++unit;
+  }
+  if (unit > 0) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), " (%.2f %s)", size, kUnits[unit]);
+    words += text.data();
+  }
+  return words;
+}
+
+}  // namespace
+
+DeviceStats Pool::stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  DeviceStats stats = stats_;
+  stats.max_split_size = static_cast<int64_t>(settings_.max_split_size);
+  return stats;
+}
+
+void Pool::reset_peak_stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for_each_stat(stats_, [](auto& stat) { stat.reset_peak(); });
+}
+
+void Pool::reset_accumulated_stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for_each_stat(stats_, [](auto& stat) { stat.reset_accumulated(); });
+  stats_.num_alloc_retries = 0;
+  stats_.num_ooms = 0;
+  stats_.num_sync_all_streams = 0;
+  stats_.num_device_alloc = 0;
+  stats_.num_device_free = 0;
+}
+
+void Pool::configure(const Settings& settings) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  settings_ = settings;
+}
+
+void Pool::set_caching(bool caching) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    caching_ = caching;
+  }
+  if (!caching) {
+    empty_cache();
+  }
+}
+
+void Pool::record_history(const HistoryOptions& options, bool clear) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  history_.set(options, clear);
+}
+
+PoolSnapshot Pool::snapshot(bool with_history) {
+  const Context context = history_.gather(RecordContext::ALLOC);
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::unordered_set<const Block*> waiting;
+  for (const Waiting& one : waiting_) {
+    waiting.insert(one.block);
+  }
+  PoolSnapshot snapshot;
+  size_t total = 0;
+  for (const auto& [address, segment] : segments_) {
+    SegmentInfo& info = snapshot.segments.emplace_back();
+    info.device = device_;
+    info.address = reinterpret_cast<size_t>(address);
+    info.total_size = segment.size;
+    info.stream = reinterpret_cast<void*>(segment.first->stream);
+    info.is_large = !segment.first->small;
+    info.context_when_allocated = segment.context;
+    for (const Block* block = segment.first; block != nullptr; block = block->after) {
+      BlockInfo& piece = info.blocks.emplace_back();
+      piece.size = block->size;
+      piece.allocated = block->in_use;
+      piece.active = block->in_use || waiting.contains(block);
+      piece.requested_size = piece.active ? block->requested : 0;
+      piece.context_when_allocated = block->context;
+      info.requested_size += piece.requested_size;
+      info.allocated_size += piece.allocated ? piece.size : 0;
+      info.active_size += piece.active ? piece.size : 0;
+    }
+    total += segment.size;
+  }
+  history_.note(TraceEntry::SNAPSHOT, 0, total, 0, context);
+  if (with_history) {
+    snapshot.history = history_.entries();
+  }
+  return snapshot;
+}
+
+// Costs one thread-local test where nobody profiles memory.
+void Pool::report_to_profiler(const Block* block, int sign) const {
+  c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
+                                   in_total(stats_.allocated_bytes), in_total(stats_.reserved_bytes),
+                                   c10::Device(kDevice, device_));
+}
+
+size_t Pool::largest_free() const {
+  size_t largest = 0;
+  for (const auto& [stream, cache] : caches_) {
+    for (const Tree* tree : {&cache->small, &cache->large}) {
+      largest = tree->empty() ? largest : std::max(largest, (*tree->rbegin())->size);
+    }
+  }
+  return largest;
+}
+
+void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& context) {
+  ++stats_.num_ooms;
+  size_t free = 0;
+  size_t total = 0;
+  OR_CHECK(orMemGetInfo(&free, &total));
+  const size_t limit = this->limit();
+  const size_t reserved = in_total(stats_.reserved_bytes);
+  const size_t in_use = in_total(stats_.allocated_bytes);
+  const size_t cached = reserved - in_use;
+  history_.note(TraceEntry::OOM, free, asked, 0, context);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), in_use, reserved, c10::Device(kDevice, device_));
+  std::string help;
+  if (length > total) {
+    help = "The device can never have that much: set OPENREG_MEMORY for more, or ask for less.";
+  } else if (limit < total && reserved + length > limit) {
+    help =
+        "set_per_process_memory_fraction allows this process no more: raise the fraction, or free something.";
+  } else if (cached >= asked) {
+    help =
+        "Enough is cached, in pieces of segments that tensors still use: free tensors, or set "
+        "OPENREG_ALLOC_CONF=max_split_size_mb:<size> so that large blocks are not cut.";
+  } else {
+    help = "Free tensors or use smaller ones, or set OPENREG_MEMORY for more.";
+  }
+  TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory: device ",
+                   static_cast<int>(device_), " was asked for ", in_words(asked), ". Its limit is ",
+                   in_words(limit), limit < total ? " by set_per_process_memory_fraction" : "", ", ",
+                   in_words(in_use), " are in use by tensors, ", in_words(cached),
+                   " are cached, the largest free block of the cache has ", in_words(largest_free()),
+                   ", and the device has ", in_words(free), " left. ", help);
+}
+
+}  // namespace openreg

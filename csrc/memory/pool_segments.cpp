@@ -1,0 +1,195 @@
+// Where a pool's memory comes from and goes to; see Note [What is given back] in pool.h.
+#include "common/check.h"
+#include "device/device.h"
+#include "memory/pool.h"
+
+#include <algorithm>
+
+namespace openreg {
+namespace {
+
+constexpr size_t kSmallSegment = size_t{2} << 20;
+constexpr size_t kLargestShared = size_t{10} << 20;  // larger requests get a segment of their own
+
+size_t round_up(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+void Pool::set_memory_fraction(double fraction) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  fraction_ = fraction;
+}
+
+double Pool::memory_fraction() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return fraction_;
+}
+
+size_t Pool::limit() {
+  const size_t total = device_properties(device_).total_memory;
+  return fraction_ < 1 ? static_cast<size_t>(static_cast<double>(total) * fraction_) : total;
+}
+
+size_t Pool::segment_length(size_t size, bool sparing) const {
+  if (size > (size_t{1} << 60) || !caching_) {
+    return size;
+  }
+  if (size > kLargestShared || sparing) {
+    return round_up(size, kSmallSegment);
+  }
+  return size <= kLargestSmall ? kSmallSegment : settings_.large_segment;
+}
+
+// Out of memory is an answer here, and not an exception.
+orError_t Pool::reserve(void** ptr, size_t length) {
+  if (fraction_ < 1 && in_total(stats_.reserved_bytes) + length > limit()) {
+    return orErrorOutOfMemory;
+  }
+  return orMalloc(ptr, length);
+}
+
+Block* Pool::new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t asked,
+                         const Context& context, Lock& lock) {
+  ++clock_;
+  size_t length = segment_length(size, false);
+  DeviceScope scope(device_);
+  if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0)) {
+    collect_garbage(length, lock);
+  }
+  void* ptr = nullptr;
+  orError_t answer = reserve(&ptr, length);
+  if (orGetErrorClass(answer) == orClassOutOfMemory) {
+    ++stats_.num_alloc_retries;
+    lock.unlock();
+    // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
+    if (const orError_t waited = orDeviceSynchronize(); waited != orErrorNotPermitted) {
+      OR_CHECK(waited);
+    }
+    lock.lock();
+    ++stats_.num_sync_all_streams;
+    collect();
+    if (Block* block = caching_ ? take(cache, size) : nullptr) {  // somebody freed it meanwhile
+      return block;
+    }
+    const std::vector<Block*> segments = take_whole_segments();
+    lock.unlock();
+    give_back(segments);
+    lock.lock();
+    length = segment_length(size, true);
+    answer = reserve(&ptr, length);
+  }
+  if (orGetErrorClass(answer) == orClassOutOfMemory) {
+    throw_out_of_memory(asked, length, context);
+  }
+  OR_CHECK(answer);
+  auto* block = new Block;
+  block->ptr = ptr;
+  block->size = length;
+  block->device = device_;
+  block->stream = stream;
+  block->small = size <= kLargestSmall;
+  remember_segment(block, context);
+  if (C10_LIKELY(caching_)) {
+    split(cache, block, size);
+  }
+  return block;
+}
+
+void Pool::remember_segment(Block* block, const Context& context) {
+  ++stats_.num_device_alloc;
+  add(stats_.segment, block->small, 1);
+  add(stats_.reserved_bytes, block->small, block->size);
+  if (block->size >= settings_.max_split_size) {
+    stats_.oversize_segments.increase(1);
+  }
+  segments_.emplace(block->ptr, Segment{block, block->size, context});
+  history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
+                context);
+}
+
+void Pool::collect_garbage(size_t coming, Lock& lock) {
+  const auto threshold =
+      static_cast<size_t>(settings_.garbage_collection_threshold * static_cast<double>(limit()));
+  const size_t reserved = in_total(stats_.reserved_bytes) + coming;
+  if (reserved <= threshold) {
+    return;
+  }
+  std::vector<Block*> idle;
+  for (auto& [stream, cache] : caches_) {
+    std::ranges::copy_if(cache->large, std::back_inserter(idle), &Block::is_whole_segment);
+  }
+  std::ranges::sort(idle, {}, &Block::idle_since);
+  size_t freed = 0;
+  const auto enough = std::ranges::find_if(idle, [&](const Block* block) {
+    const bool reached = reserved - std::min(reserved, freed) <= threshold;
+    freed += block->size;
+    return reached;
+  });
+  idle.erase(enough, idle.end());
+  for (Block* block : idle) {
+    cache_of(block->stream).large.erase(block);
+  }
+  forget_segments(idle);
+  lock.unlock();
+  give_back(idle);
+  lock.lock();
+}
+
+std::vector<Block*> Pool::take_whole_segments() {
+  std::vector<Block*> segments;
+  for (auto& [stream, cache] : caches_) {
+    empty_lists(*cache);
+    for (Tree* tree : {&cache->small, &cache->large}) {
+      std::erase_if(*tree, [&](Block* block) {
+        if (block->is_whole_segment()) {
+          segments.push_back(block);
+        }
+        return block->is_whole_segment();
+      });
+    }
+  }
+  forget_segments(segments);
+  return segments;
+}
+
+void Pool::forget_segments(const std::vector<Block*>& segments) {
+  for (const Block* block : segments) {
+    ++stats_.num_device_free;
+    subtract(stats_.segment, block->small, 1);
+    subtract(stats_.reserved_bytes, block->small, block->size);
+    if (block->size >= settings_.max_split_size) {
+      stats_.oversize_segments.decrease(1);
+    }
+    const auto segment = segments_.find(block->ptr);
+    history_.note(TraceEntry::SEGMENT_FREE, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
+                  segment->second.context);
+    segments_.erase(segment);
+  }
+}
+
+// Called without the lock. Inside of a kernel the runtime does not always take memory back, since it cannot
+// wait there; then it stays cached.
+void Pool::give_back(const std::vector<Block*>& segments) {
+  if (segments.empty()) {
+    return;
+  }
+  DeviceScope scope(device_);
+  orError_t failed = orSuccess;
+  for (Block* block : segments) {
+    if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
+      delete block;
+    } else {
+      failed = answer;
+      std::lock_guard<std::mutex> lock(mutex_);
+      remember_segment(block, nullptr);
+      cache_of(block->stream).tree(block->small).insert(block);
+    }
+  }
+  if (failed != orErrorNotPermitted) {
+    OR_CHECK(failed);
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,43 @@
+// Counting for memory_stats: every amount is counted in total and for small or large blocks.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+namespace openreg {
+
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+inline c10::CachingAllocator::Stat& part(StatArray& stat, StatType type) {
+  return stat[static_cast<size_t>(type)];
+}
+
+inline void add(StatArray& stat, bool small, size_t amount) {
+  part(stat, StatType::AGGREGATE).increase(amount);
+  part(stat, small ? StatType::SMALL_POOL : StatType::LARGE_POOL).increase(amount);
+}
+
+inline void subtract(StatArray& stat, bool small, size_t amount) {
+  part(stat, StatType::AGGREGATE).decrease(amount);
+  part(stat, small ? StatType::SMALL_POOL : StatType::LARGE_POOL).decrease(amount);
+}
+
+inline size_t in_total(const StatArray& stat) {
+  return static_cast<size_t>(stat[static_cast<size_t>(StatType::AGGREGATE)].current);
+}
+
+template <typename Function>
+void for_each_stat(DeviceStats& stats, Function function) {
+  for (StatArray* array :
+       {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
+        &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
+    for (auto& stat : *array) {
+      function(stat);
+    }
+  }
+  function(stats.oversize_allocations);
+  function(stats.oversize_segments);
+}
+
+}  // namespace openreg

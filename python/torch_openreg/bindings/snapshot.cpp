@@ -1,0 +1,165 @@
+// Snapshots and the recorded history of device memory, as the dictionaries that torch.cuda._memory_viz reads.
+#include "bindings.h"
+#include "device/device.h"
+#include "memory/pool.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/profiler/combined_traceback.h>
+
+#include <optional>
+#include <unordered_map>
+
+namespace {
+
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::SegmentInfo;
+using openreg::Context;
+using openreg::RecordContext;
+using openreg::TraceEntry;
+
+Context python_stack() {
+  return torch::CapturedTraceback::gather(true, true, false);
+}
+
+Context whole_stack() {
+  return torch::CapturedTraceback::gather(true, true, true);
+}
+
+// Dictionaries that get "frames" at the end: stacks are made readable all at once, each once.
+class Frames {
+ public:
+  void add(const py::dict& dict, const Context& context) {
+    if (context == nullptr) {
+      dict["frames"] = py::list();
+      return;
+    }
+    const auto [found, is_new] = numbers_.try_emplace(context.get(), stacks_.size());
+    if (is_new) {
+      stacks_.push_back(torch::getCapturedTracebackFromContext(context));
+    }
+    waiting_.emplace_back(dict, found->second);
+  }
+
+  void fill_in() {
+    const torch::SymbolizedTracebacks symbolized = torch::symbolize(stacks_);
+    std::vector<py::dict> frames;
+    for (const auto& frame : symbolized.all_frames) {
+      py::dict dict;
+      dict["name"] = frame.funcname;
+      dict["filename"] = frame.filename;
+      dict["line"] = frame.lineno;
+      frames.push_back(std::move(dict));
+    }
+    for (const auto& [dict, number] : waiting_) {
+      py::list stack;
+      for (const uint64_t frame : symbolized.tracebacks.at(number)) {
+        stack.append(frames.at(frame));
+      }
+      dict["frames"] = stack;
+    }
+  }
+
+ private:
+  std::unordered_map<const c10::GatheredContext*, size_t> numbers_;
+  std::vector<torch::CapturedTraceback*> stacks_;
+  std::vector<std::pair<py::dict, size_t>> waiting_;
+};
+
+py::dict to_dict(const SegmentInfo& segment, Frames& frames) {
+  py::dict dict;
+  dict["device"] = static_cast<int>(segment.device);
+  dict["address"] = segment.address;
+  dict["total_size"] = segment.total_size;
+  dict["allocated_size"] = segment.allocated_size;
+  dict["active_size"] = segment.active_size;
+  dict["requested_size"] = segment.requested_size;
+  dict["stream"] = reinterpret_cast<int64_t>(segment.stream);
+  dict["segment_type"] = segment.is_large ? "large" : "small";
+  dict["segment_pool_id"] =
+      py::make_tuple(segment.owner_private_pool_id.first, segment.owner_private_pool_id.second);
+  dict["is_expandable"] = segment.is_expandable;
+  frames.add(dict, segment.context_when_allocated);
+  py::list blocks;
+  size_t address = segment.address;
+  for (const BlockInfo& block : segment.blocks) {
+    py::dict piece;
+    piece["address"] = address;
+    piece["size"] = block.size;
+    piece["requested_size"] = block.requested_size;
+    piece["state"] = block.allocated ? "active_allocated" : block.active ? "active_pending_free" : "inactive";
+    frames.add(piece, block.context_when_allocated);
+    blocks.append(piece);
+    address += block.size;
+  }
+  dict["blocks"] = blocks;
+  return dict;
+}
+
+constexpr std::array kActions{"alloc",         "free_requested", "free_completed",
+                              "segment_alloc", "segment_free",   "segment_map",
+                              "segment_unmap", "snapshot",       "oom"};
+static_assert(TraceEntry::ALLOC == 0 && TraceEntry::SNAPSHOT == 7 && TraceEntry::OOM == 8);
+
+py::dict to_dict(const TraceEntry& entry, Frames& frames) {
+  py::dict dict;
+  dict["action"] = kActions.at(entry.action_);
+  dict[entry.action_ == TraceEntry::OOM ? "device_free" : "addr"] = entry.addr_;
+  dict["size"] = entry.size_;
+  dict["stream"] = reinterpret_cast<int64_t>(entry.stream_);
+  dict["time_us"] = static_cast<int64_t>(entry.time_.t_);
+  dict["pool_id"] = py::make_tuple(entry.mempool_.first, entry.mempool_.second);
+  dict["compile_context"] = entry.compile_context_;
+  dict["user_metadata"] = entry.user_metadata_;
+  frames.add(dict, entry.context_);
+  return dict;
+}
+
+std::pair<py::list, py::list> memory_snapshot(bool with_history) {
+  HANDLE_TH_ERRORS
+  std::vector<openreg::PoolSnapshot> snapshots;
+  {
+    const py::gil_scoped_release no_gil;
+    for (c10::DeviceIndex device = 0; device < openreg::device_count(); ++device) {
+      snapshots.push_back(openreg::pool_of(device).snapshot(with_history));
+    }
+  }
+  Frames frames;
+  py::list segments;
+  py::list traces;
+  for (const openreg::PoolSnapshot& snapshot : snapshots) {
+    for (const SegmentInfo& segment : snapshot.segments) {
+      segments.append(to_dict(segment, frames));
+    }
+    py::list trace;
+    for (const TraceEntry& entry : snapshot.history) {
+      trace.append(to_dict(entry, frames));
+    }
+    traces.append(trace);
+  }
+  frames.fill_in();
+  return {segments, traces};
+  END_HANDLE_TH_ERRORS_PYBIND
+}
+
+// `context` is 0 to 3: for nothing, for what is in use, for allocations, for frees too.
+void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_entries, bool clear,
+                           const std::vector<std::string>& skip) {
+  openreg::HistoryOptions options;
+  options.on = on;
+  options.gather = cpp_stacks ? whole_stack : python_stack;
+  options.when = static_cast<RecordContext>(context);
+  options.max_entries = max_entries;
+  for (const std::string& action : skip) {
+    options.skip.push_back(c10::CachingDeviceAllocator::parseTraceEntryAction(action));
+  }
+  for (int device = 0; device < openreg::kMaxDevices; ++device) {
+    openreg::pool_of(static_cast<c10::DeviceIndex>(device)).record_history(options, clear);
+  }
+}
+
+}  // namespace
+
+void bind_snapshot(py::module_& m) {
+  m.def("memory_snapshot", memory_snapshot);
+  m.def("record_memory_history", torch::wrap_pybind_function_no_gil(record_memory_history));
+}

@@ -1,0 +1,151 @@
+"""The allocator's settings: OPENREG_ALLOC_CONF and _set_allocator_settings."""
+
+import pytest
+import torch
+from interpreter import execute
+
+MIB = 1 << 20
+
+
+def bytes_of(size: float) -> torch.Tensor:
+    return torch.empty(int(size), dtype=torch.uint8, device="openreg")
+
+
+@pytest.fixture
+def settings():
+    torch.openreg.init()
+    torch.openreg.empty_cache()
+    yield torch.openreg.memory._set_allocator_settings
+    torch.openreg.memory._set_allocator_settings("")
+    torch.openreg.empty_cache()
+
+
+def taken_by(size: float) -> float:
+    before = torch.openreg.memory_allocated()
+    a = bytes_of(size)  # noqa: F841
+    return torch.openreg.memory_allocated() - before
+
+
+def test_large_blocks_are_not_split(settings):
+    settings("max_split_size_mb:32")
+    big = bytes_of(64 * MIB)
+    begin = big.data_ptr()
+    del big
+    small = bytes_of(4 * MIB)
+    assert not begin <= small.data_ptr() < begin + 64 * MIB
+    taken = bytes_of(60 * MIB)  # near enough: takes it whole
+    assert taken.data_ptr() == begin
+    stats = torch.openreg.memory_stats()
+    assert stats["max_split_size"] == 32 * MIB
+    assert stats["oversize_allocations.current"] == stats["oversize_segments.current"] == 1
+    del taken
+    other = bytes_of(40 * MIB)  # 24 MiB would be wasted
+    assert not begin <= other.data_ptr() < begin + 64 * MIB
+    settings("")
+    assert bytes_of(30 * MIB).data_ptr() == begin  # and now it is split
+    assert torch.openreg.memory_stats()["max_split_size"] == -1
+
+
+def test_sizes_are_rounded_in_divisions_of_powers_of_two(settings):
+    assert taken_by(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
+    settings("roundup_power2_divisions:4")
+    assert taken_by(1.3 * MIB) == 1.5 * MIB
+    assert taken_by(2 * MIB) == 2 * MIB
+    assert taken_by(5000) == 5120
+    assert taken_by(100) == 512
+    settings("roundup_power2_divisions:[1:1,2:2,>:8]")
+    assert taken_by(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
+    assert taken_by(2.2 * MIB) == 3 * MIB
+    assert taken_by(4.2 * MIB) == 4.5 * MIB
+    assert taken_by(9 * MIB) == 9 * MIB
+
+
+def test_segments_may_be_larger(settings):
+    before = torch.openreg.memory_reserved()
+    settings("large_segment_size_mb:40")
+    a = bytes_of(2 * MIB)  # noqa: F841
+    assert torch.openreg.memory_reserved() - before == 40 * MIB
+
+
+def test_the_longest_idle_segments_are_collected():
+    program = """
+        import torch
+        MIB = 1 << 20
+        def bytes_of(size):
+            return torch.empty(size * MIB, dtype=torch.uint8, device="openreg")
+        def segments():
+            return sorted(one["total_size"] // MIB for one in torch.openreg.memory_snapshot())
+        first, second = bytes_of(44), bytes_of(40)
+        del first
+        third = bytes_of(46)  # time passes: the first is idle for longer
+        del second, third
+        assert segments() == [40, 44, 46], segments()
+        kept = bytes_of(48)  # 178 of 200 would be more than the threshold, 134 are not
+        assert segments() == [40, 46, 48], segments()
+        assert torch.openreg.memory_stats()["num_alloc_retries"] == 0
+    """
+    execute(program, OPENREG_MEMORY="200M", OPENREG_ALLOC_CONF="garbage_collection_threshold:0.75")
+
+
+BAD = {
+    "max_split_size_mb:lots": "max_split_size_mb is 'lots': use a number of MiB above 20",
+    "max_split_size_mb:20": "max_split_size_mb is '20'",
+    "max_split_size_mb:": "'max_split_size_mb:' is not of the form key:value",
+    "max_split_size_mb": "not of the form key:value",
+    "max_non_split_rounding_mb:-1": "max_non_split_rounding_mb is '-1'",
+    "large_segment_size_mb:1": "from 20 on",
+    "garbage_collection_threshold:1.5": "'1.5': use a number between 0 and 1",
+    "garbage_collection_threshold:nan": "between 0 and 1",
+    "roundup_power2_divisions:3": "'3': use a power of two",
+    "roundup_power2_divisions:[1:2": "ends with ']'",
+    "roundup_power2_divisions:[]": "empty list",
+    "roundup_power2_divisions:[3:2]": "size '3': use powers of two",
+    "roundup_power2_divisions:[8:2,4:2]": "growing",
+    "roundup_power2_divisions:[>:2,4:2]": "'>' comes last",
+    "expandable_segments:True": "segments do not grow here",
+    "backend:cudaMallocAsync": "has no setting 'backend': there are max_split_size_mb",
+    "pinned_use_background_threads:True": "PYTORCH_ALLOC_CONF",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_makes_no_sense_is_refused_in_words(settings, text):
+    settings("max_split_size_mb:77")
+    with pytest.raises(ValueError) as raised:
+        settings(text)
+    assert BAD[text] in str(raised.value)
+    assert torch.openreg.memory_stats()["max_split_size"] == 77 * MIB  # nothing has changed
+
+
+def test_spaces_and_empty_parts_do_not_matter(settings):
+    settings(" max_split_size_mb : 50 , , garbage_collection_threshold:0.8,")
+    assert torch.openreg.memory_stats()["max_split_size"] == 50 * MIB
+    assert torch.openreg.memory._snapshot()["allocator_settings"]["garbage_collection_threshold"] == 0.8
+
+
+def test_the_environment_decides_first():
+    program = """
+        import torch
+        torch.openreg.init()
+        settings = torch.openreg.memory._snapshot()["allocator_settings"]
+        print(torch.openreg.memory_stats()["max_split_size"] >> 20, settings["garbage_collection_threshold"])
+    """
+    ours, torchs = "max_split_size_mb:50", "max_split_size_mb:60,garbage_collection_threshold:0.5"
+    assert execute(program, OPENREG_ALLOC_CONF=ours) == "50 0.0"
+    assert execute(program, PYTORCH_ALLOC_CONF=torchs) == "60 0.5"
+    assert execute(program, OPENREG_ALLOC_CONF=ours, PYTORCH_ALLOC_CONF=torchs) == "50 0.5"
+
+
+def test_a_bad_environment_is_refused_at_the_first_use_and_import_goes_on():
+    program = """
+        import torch
+        for _ in range(2):
+            try:
+                torch.ones(2, device="openreg")
+            except ValueError as error:
+                assert "no setting 'speed'" in str(error) and "OPENREG_ALLOC_CONF" in str(error), error
+            else:
+                raise AssertionError
+        torch.ones(2)
+    """
+    execute(program, OPENREG_ALLOC_CONF="speed:max")
