@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/Event.h>
 #include <torch/library.h>
 
@@ -41,6 +42,34 @@ void record_pinned_use(const at::Tensor& host, c10::Stream stream) {
   host_allocator().record_event(const_cast<void*>(data.get()), data.get_context(), stream);
 }
 
+void copy_bytes(const at::Tensor& dst, const at::Tensor& src, c10::Stream stream) {
+  OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
+                         on_device(dst) ? orMemcpyHostToDevice : orMemcpyDeviceToHost,
+                         stream_handle(stream)));
+}
+
+// A kernel that touches host memory keeps the host waiting. With pinned memory the bytes cross as they are,
+// and a kernel on the device gives them the other dtype or strides.
+bool copy_pinned_through_device(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  const at::Tensor& host = on_device(dst) ? src : dst;
+  if (!host.is_non_overlapping_and_dense() || host.is_conj() || host.is_neg() ||
+      !is_pinned(host.const_data_ptr())) {
+    return false;
+  }
+  const at::Tensor staged = at::empty_strided(host.sizes(), host.strides(),
+                                              host.options().device(kDevice, device).pinned_memory(false));
+  const c10::Stream stream = current_stream(device);
+  if (on_device(dst)) {
+    copy_bytes(staged, src, stream);
+    copy_by_kernel(dst, staged, device);
+  } else {
+    copy_by_kernel(staged, src, device);
+    copy_bytes(dst, staged, stream);
+  }
+  record_pinned_use(host, stream);
+  return true;
+}
+
 void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   const bool to_device = on_device(dst);
   const at::Tensor& host = to_device ? src : dst;
@@ -48,13 +77,15 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
   DeviceScope scope(device);
   if (!same_bytes(dst, src)) {
+    if (non_blocking && copy_pinned_through_device(dst, src, device)) {
+      return;
+    }
     note_wait();
     copy_by_kernel(dst, src, device);
     return;
   }
   const c10::Stream stream = current_stream(device);
-  OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
-                         to_device ? orMemcpyHostToDevice : orMemcpyDeviceToHost, stream_handle(stream)));
+  copy_bytes(dst, src, stream);
   if (!non_blocking) {
     note_wait();
     synchronize_stream(stream);

@@ -1,0 +1,201 @@
+"""Pinned host memory: statistics, what is pinned, copies that do not wait and copies that must."""
+
+import pytest
+import torch
+from held import held
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def nothing_cached():
+    torch.openreg.init()
+    torch.openreg.empty_host_cache()
+    yield
+    torch.openreg.synchronize()
+
+
+def pinned(size: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
+def current() -> dict[str, int]:
+    return {
+        key: value for key, value in torch.openreg.host_memory_stats().items() if key.endswith(".current")
+    }
+
+
+def test_all_keys_of_cuda_are_there():
+    stats = ("allocations", "allocated_bytes", "active_requests", "active_bytes")
+    expected = {f"{stat}.{metric}" for stat in stats for metric in ("current", "peak", "allocated", "freed")}
+    times = ("host_alloc_time", "host_free_time")
+    expected |= {f"{time}.{what}" for time in times for what in ("total", "max", "min", "count", "avg")}
+    assert set(torch.openreg.host_memory_stats()) == expected | {"num_host_alloc", "num_host_free"}
+    assert set(torch.openreg.host_memory_stats_as_nested_dict()) == {
+        *stats,
+        *times,
+        *("num_host_alloc", "num_host_free"),
+    }
+
+
+def test_statistics_count():
+    before = current()
+    a = pinned(3000)  # takes 4096
+    now = current()
+    assert now["active_bytes.current"] - before["active_bytes.current"] == 4096
+    assert now["active_requests.current"] - before["active_requests.current"] == 1
+    assert now["allocated_bytes.current"] - before["allocated_bytes.current"] == 4096
+    del a
+    now = current()
+    assert now["active_bytes.current"] == before["active_bytes.current"]
+    assert now["allocated_bytes.current"] - before["allocated_bytes.current"] == 4096  # cached
+    torch.accelerator.empty_host_cache()
+    assert current() == before
+
+
+def test_resets():
+    a = pinned(MIB)
+    del a
+    torch.openreg.reset_peak_host_memory_stats()
+    stats = torch.openreg.host_memory_stats()
+    assert stats["active_bytes.peak"] == stats["active_bytes.current"]
+    torch.openreg.reset_accumulated_host_memory_stats()
+    stats = torch.openreg.host_memory_stats()
+    assert stats["active_bytes.allocated"] == stats["active_bytes.freed"] == stats["num_host_alloc"] == 0
+    b = pinned(MIB)  # noqa: F841
+    assert torch.openreg.host_memory_stats()["active_bytes.allocated"] == MIB
+
+
+def test_what_is_pinned():
+    a = torch.ones(4, 6).pin_memory()
+    assert a.is_pinned() and a.t().is_pinned() and a[1:, 2:].is_pinned() and a.detach().is_pinned()
+    assert a.untyped_storage().is_pinned() and a.storage().is_pinned()
+    assert a.pin_memory() is a
+    assert not a.clone().is_pinned() and not (a + 1).is_pinned()
+    assert not torch.ones(3).is_pinned() and not torch.ones(3).untyped_storage().is_pinned()
+    assert not torch.ones(3, device="openreg").is_pinned()
+    assert torch.ones(3).untyped_storage().pin_memory().is_pinned()
+    assert torch.zeros(2, pin_memory=True).is_pinned() and torch.empty_like(a, pin_memory=True).is_pinned()
+    strided = torch.ones(4, 6).t().pin_memory()
+    assert strided.is_pinned() and strided.stride() == (1, 6)
+
+
+def test_a_tensor_of_the_device_cannot_be_pinned():
+    with pytest.raises(RuntimeError, match="pin"):
+        torch.ones(2, device="openreg").pin_memory()
+
+
+class Batch:
+    def __init__(self, rows: list) -> None:
+        self.data = torch.stack(rows)
+
+    def pin_memory(self) -> "Batch":
+        self.data = self.data.pin_memory()
+        return self
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_pins_whatever_it_gives(workers):
+    rows = [torch.full((3,), float(i)) for i in range(6)]
+    for batch in torch.utils.data.DataLoader(rows, 3, collate_fn=Batch, pin_memory=True, num_workers=workers):
+        assert batch.data.is_pinned()
+    seen = []
+    for batch in torch.utils.data.DataLoader(
+        [{"x": row, "y": i} for i, row in enumerate(rows)], 2, pin_memory=True, num_workers=workers
+    ):
+        assert batch["x"].is_pinned() and batch["y"].is_pinned()
+        seen.append(batch["x"].to("openreg", non_blocking=True))
+    assert torch.cat(seen)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+# Host and device differ in dtype, in strides, in both, in nothing.
+SHAPES = {
+    "same": lambda host: host,
+    "dtype": lambda host: host.to(torch.float64),
+    "strides": lambda host: host.t(),
+    "both": lambda host: host.t().to(torch.int32),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_copies_to_the_device_from_pinned_memory_do_not_wait(kind):
+    stream = torch.openreg.Stream()
+    source = torch.arange(20_000.0).view(100, 200).pin_memory()
+    there = torch.zeros_like(SHAPES[kind](source).contiguous(), device="openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.stream(stream), held(stream):
+        there.copy_(source.t() if kind in ("strides", "both") else source, non_blocking=True)
+        assert not stream.query()
+    assert torch.equal(there.cpu(), SHAPES[kind](source))
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_copies_from_the_device_to_pinned_memory_do_not_wait(kind):
+    stream = torch.openreg.Stream()
+    source = torch.arange(20_000.0).view(100, 200)
+    out = torch.zeros_like(SHAPES[kind](source).contiguous()).pin_memory()
+    there = source.to("openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.stream(stream), held(stream):
+        out.copy_(there.t() if kind in ("strides", "both") else there, non_blocking=True)
+        assert not stream.query()
+        assert out.sum().item() == 0
+    assert torch.equal(out, SHAPES[kind](source))
+
+
+def test_a_copy_that_must_wait_does():
+    """Without non_blocking the numbers are there when the call returns, pinned or not."""
+    there = torch.randn(300, 300, device="openreg")
+    for out in (torch.empty(300, 300), torch.empty(300, 300, pin_memory=True)):
+        there = there @ there * 1e-3
+        out.copy_(there)
+        expected = out.clone()
+        torch.openreg.synchronize()
+        assert torch.equal(out, expected)
+
+
+def test_pageable_memory_is_safe_both_ways():
+    """The source may change at once; the target holds the numbers when the call returns."""
+    host = torch.ones(100_000)
+    there = host.to("openreg", non_blocking=True)
+    host.fill_(7)
+    assert there.sum().item() == 100_000
+    for _ in range(5):
+        there = there * 2
+    back = torch.zeros(100_000)
+    back.copy_(there, non_blocking=True)
+    assert back.sum().item() == 3_200_000
+
+
+def test_the_host_result_of_a_non_blocking_copy_is_pinned():
+    stream, there = torch.openreg.Stream(), torch.ones(1000, device="openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.stream(stream), held(stream):
+        back = there.to("cpu", non_blocking=True)
+        assert back.is_pinned() and not stream.query()
+    assert back.sum().item() == 1000
+
+
+def test_pinned_memory_is_not_reused_while_a_copy_writes_it():
+    stream, there = torch.openreg.Stream(), torch.ones(1000, device="openreg")
+    out = torch.zeros(1000, pin_memory=True)
+    address = out.data_ptr()
+    torch.openreg.synchronize()
+    with torch.openreg.stream(stream), held(stream):
+        out.copy_(there, non_blocking=True)
+        active = torch.openreg.host_memory_stats()["active_requests.current"]
+        del out
+        assert torch.empty(1000, pin_memory=True).data_ptr() != address
+        assert torch.openreg.host_memory_stats()["active_requests.current"] == active
+    assert torch.empty(1000, pin_memory=True).data_ptr() == address
+
+
+def test_a_view_of_pinned_memory_is_kept_too():
+    stream = torch.openreg.Stream()
+    source = torch.ones(1000).pin_memory()
+    address = source.data_ptr()
+    with torch.openreg.stream(stream), held(stream):
+        there = source[500:].to("openreg", non_blocking=True)
+        del source
+        assert torch.empty(1000, pin_memory=True).data_ptr() != address
+    assert there.sum().item() == 500
