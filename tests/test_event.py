@@ -55,13 +55,80 @@ def test_elapsed_time():
 
 def test_elapsed_time_needs_timing_and_records():
     start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event()
-    with pytest.raises(Exception, match="must be recorded"):
+    with pytest.raises(ValueError, match="must be recorded"):
         start.elapsed_time(end)
     start.record()
     end.record()
     end.synchronize()
-    with pytest.raises(Exception, match="timing"):
+    with pytest.raises(ValueError, match="enable_timing=True: the end event"):
         start.elapsed_time(end)
+    with pytest.raises(ValueError, match="enable_timing=True: the start event"):
+        end.elapsed_time(start)
+
+
+def test_elapsed_time_of_unfinished_work_is_refused():
+    stream = torch.openreg.Stream()
+    start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
+    start.record(stream)
+    stream.synchronize()
+    with held(stream):
+        end.record(stream)
+        with pytest.raises(torch.AcceleratorError, match="not"):
+            start.elapsed_time(end)
+    assert start.elapsed_time(end) >= 0
+
+
+def test_an_event_recorded_again_measures_to_its_latest_record():
+    stream = torch.openreg.Stream()
+    start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
+    start.record(stream)
+    end.record(stream)
+    stream.synchronize()
+    first = start.elapsed_time(end)
+    end.record(stream)
+    end.synchronize()
+    assert start.elapsed_time(end) > first
+
+
+def test_a_wait_is_for_the_record_that_was_there():
+    """Recording the event again does not move what waits for it already."""
+    event, waiting = torch.openreg.Event(), torch.openreg.Stream()
+    quick, slow = torch.openreg.Stream(), torch.openreg.Stream()
+    event.record(quick)
+    waiting.wait_event(event)
+    with held(slow):
+        event.record(slow)
+        waiting.synchronize()
+        assert waiting.query() and not event.query()
+
+
+def test_an_event_may_go_while_a_stream_waits_for_it():
+    producer, consumer = torch.openreg.Stream(), torch.openreg.Stream()
+    with held(producer):
+        event = producer.record_event()
+        consumer.wait_event(event)
+        del event
+        assert not consumer.query()
+    consumer.synchronize()
+
+
+def test_an_event_of_one_device_holds_a_stream_of_another():
+    producer, consumer = torch.openreg.Stream(0), torch.openreg.Stream(1)
+    with held(producer):
+        event = producer.record_event()
+        event.wait(consumer)
+        assert not consumer.query() and not event.query()
+        torch.openreg.Stream(1).synchronize()
+    consumer.synchronize()
+    assert event.query()
+
+
+def test_record_and_wait_take_the_current_stream():
+    stream, event = torch.openreg.Stream(1), torch.openreg.Event()
+    with torch.openreg.stream(stream), held(stream):
+        event.record()
+        assert not event.query()
+    assert event.query() and event.device == torch.device("openreg:1")
 
 
 def test_events_cross_devices():

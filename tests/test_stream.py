@@ -117,6 +117,114 @@ def test_native_handles_and_external_streams():
         torch.openreg.ExternalStream(0x7654321)
 
 
+def test_streams_from_handles_of_others():
+    stream = torch.openreg.Stream(1)
+    same = torch.openreg.get_stream_from_external(stream.native_handle, "openreg:1")
+    assert same.device == stream.device and same.native_handle == stream.native_handle
+    with held(stream):
+        assert not same.query()
+    with pytest.raises(ValueError, match="device 1, not to device 0"):
+        torch.openreg.get_stream_from_external(stream.native_handle, 0)
+
+
+def test_the_range_of_priorities():
+    least, greatest = torch.openreg.Stream.priority_range()
+    assert (least, greatest) == (0, -3)
+    for priority in range(greatest, least + 1):
+        assert torch.openreg.Stream(priority=priority).priority == priority
+    assert torch.openreg.Stream(priority=greatest - 5).priority == greatest
+    assert torch.openreg.Stream(priority=5).priority == least
+
+
+def test_urgent_and_ordinary_streams_come_from_pools_of_their_own():
+    ordinary = {torch.openreg.Stream().stream_id for _ in range(40)}
+    urgent = {torch.openreg.Stream(priority=-1).stream_id for _ in range(40)}
+    assert not ordinary & urgent
+
+
+def test_equal_streams_are_equal_keys():
+    stream = torch.openreg.Stream()
+    with torch.openreg.stream(stream):
+        current = torch.openreg.current_stream()
+    assert current == stream and hash(current) == hash(stream) and {stream: 1}[current] == 1
+    assert torch.openreg.default_stream(0) != torch.openreg.default_stream(1)
+
+
+def test_a_stream_of_a_device_that_is_not_there_is_refused():
+    for make in (torch.openreg.Stream, torch.openreg.current_stream, torch.openreg.default_stream):
+        with pytest.raises(torch.AcceleratorError, match="out of range"):
+            make(77)
+    with pytest.raises(ValueError, match="cpu"):
+        torch.openreg.Stream("cpu")
+
+
+def test_work_goes_to_the_current_stream_of_the_tensors_device():
+    """The current device is 0; the tensor's is 1, and so is the stream that counts."""
+    a = torch.ones(10, device="openreg:1")
+    torch.openreg.synchronize(1)
+    stream = torch.openreg.Stream(1)
+    with torch.openreg.stream(stream):
+        pass
+    torch.openreg.set_stream(stream)
+    torch.openreg.set_device(0)
+    with held(stream):
+        b = a + 1  # noqa: F841
+        assert not stream.query()
+        assert torch.openreg.default_stream(1).query() and torch.openreg.current_stream(0).query()
+    torch.openreg.set_stream(torch.openreg.default_stream(1))
+    torch.openreg.set_device(0)
+
+
+def test_a_context_can_be_entered_again_and_shared_by_threads():
+    stream = torch.openreg.Stream()
+    context = torch.openreg.StreamContext(stream)
+    seen = []
+
+    def work() -> None:
+        with torch.openreg.stream(stream):
+            seen.append(torch.openreg.current_stream())
+        seen.append(torch.openreg.current_stream())
+
+    for _ in range(2):
+        with context:
+            assert torch.openreg.current_stream() == stream
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert torch.openreg.current_stream() == torch.openreg.default_stream()
+    assert seen == [stream, torch.openreg.default_stream()] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_copy_between_devices_orders_both_streams(dtype):
+    """It waits for what the destination's stream did before, and that stream waits for it."""
+    source = torch.full((1000,), 3.0, device="openreg:0")
+    target = torch.zeros(1000, device="openreg:1", dtype=dtype)
+    torch.openreg.synchronize(0)
+    torch.openreg.synchronize(1)
+    first, second = torch.openreg.current_stream(0), torch.openreg.current_stream(1)
+    with held(second):
+        target.copy_(source)
+        assert not second.query()
+    assert target.sum().item() == 3000
+    with held(first):
+        source.mul_(2)
+        target.copy_(source)
+        total = target.sum()
+        assert not first.query() and not second.query()
+    assert total.item() == 6000
+
+
+def test_a_copy_between_devices_is_on_their_current_streams():
+    source = torch.ones(1000, device="openreg:0")
+    torch.openreg.synchronize(0)
+    busy = torch.openreg.default_stream(1)
+    with held(busy), torch.openreg.stream(torch.openreg.Stream(1)):
+        there = source.to("openreg:1", non_blocking=True)
+        torch.openreg.current_stream(1).synchronize()
+        assert there.sum().item() == 1000
+
+
 def test_the_pool_hands_out_streams_in_turn_for_ever():
     ids = {torch.openreg.Stream().stream_id for _ in range(100)}
     assert len(ids) == 32

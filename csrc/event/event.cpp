@@ -68,7 +68,10 @@ double elapsed_time(void* start, void* end) {
   TORCH_CHECK_VALUE(start != nullptr && end != nullptr,
                     "both events must be recorded before the elapsed time between them can be asked for");
   float milliseconds = 0;
-  OR_CHECK(orEventElapsedTime(&milliseconds, handle(start), handle(end)));
+  const orError_t answer = orEventElapsedTime(&milliseconds, handle(start), handle(end));
+  TORCH_CHECK_VALUE(answer != orErrorInvalidValue,
+                    "both events must be created with enable_timing=True: ", orGetLastErrorMessage());
+  OR_CHECK(answer);
   return milliseconds;
 }
 

@@ -26,7 +26,8 @@ bool query_event(void* event);
 
 void synchronize_event(void* event);
 
-/// Milliseconds between the two records. Throws if one has no timing or is not finished.
+/// Milliseconds between the two records. Throws ValueError if one has no timing or no record,
+/// AcceleratorError if one is not finished.
 OPENREG_EXPORT double elapsed_time(void* start, void* end);
 
 void destroy_event(void* event) noexcept;

@@ -39,7 +39,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getStream(c10::Device device) const override { return current_stream(resolve(device)); }
   c10::Stream getDefaultStream(c10::Device device) const override { return default_stream(resolve(device)); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override {
-    return stream_from_pool(resolve(device), urgent ? -1 : 0);
+    return stream_from_pool(resolve(device), urgent ? 1 - kPools : 0);
   }
   c10::Stream getNewStream(c10::Device device, int priority) const override {
     return stream_from_pool(resolve(device), priority);

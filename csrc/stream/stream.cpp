@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -10,13 +11,12 @@
 namespace openreg {
 namespace {
 
-constexpr int kNumbers = 1 + 2 * kStreamsPerPool;
-constexpr int kUrgent = -1;
+constexpr int kNumbers = 1 + kPools * kStreamsPerPool;
 
 // The streams of one device. Made one by one, never destroyed.
 struct DeviceStreams {
   std::array<std::atomic<orStream_t>, kNumbers> handles{};
-  std::array<std::atomic<uint32_t>, 2> next{};
+  std::array<std::atomic<uint32_t>, kPools> next{};
   std::mutex making;  // guards the making of a handle
 };
 
@@ -42,7 +42,7 @@ orStream_t make_handle(c10::DeviceIndex device, c10::StreamId number) {
     if (number == 0) {
       OR_CHECK(orStreamGetDefault(&handle));
     } else {
-      OR_CHECK(orStreamCreateWithPriority(&handle, number > kStreamsPerPool ? kUrgent : 0));
+      OR_CHECK(orStreamCreateWithPriority(&handle, -static_cast<int>((number - 1) / kStreamsPerPool)));
     }
     slot.store(handle, std::memory_order_release);
   }
@@ -77,7 +77,7 @@ c10::Stream exchange_stream(c10::Stream stream) {
 }
 
 c10::Stream stream_from_pool(c10::DeviceIndex device, int priority) {
-  const int pool = priority < 0 ? 1 : 0;
+  const int pool = std::clamp(-priority, 0, kPools - 1);
   const uint32_t turn = streams_of(device).next[static_cast<size_t>(pool)].fetch_add(1);
   const c10::Stream stream = make_stream(device, 1 + pool * kStreamsPerPool + turn % kStreamsPerPool);
   stream_handle(stream);

@@ -1,10 +1,11 @@
 // Streams as torch knows them: a c10::Stream is a device and a number.
 //
 // Note [Stream numbers]
-// Number 0 is the device's default stream. Numbers 1 to 32 are the ordinary pool, 33 to 64 the urgent one.
-// Streams of a pool are handed out in turn and live as long as the process, so a c10::Stream never dangles.
-// The runtime's stream behind a number is made when the number is first used. A stream that somebody else
-// made (a native handle) has its handle as number, which is larger than any of these.
+// Number 0 is the device's default stream. Numbers 1 to 32 are the ordinary pool, and each further 32 a pool
+// of more urgent streams, one for each priority down to -3. Streams of a pool are handed out in turn and live
+// as long as the process, so a c10::Stream never dangles. The runtime's stream behind a number is made when
+// the number is first used. A stream that somebody else made (a native handle) has its handle as number,
+// which is larger than any of these.
 //
 // The current stream is a thread's own, one for each device. All functions may be called from any thread.
 #pragma once
@@ -17,6 +18,7 @@
 namespace openreg {
 
 inline constexpr int kStreamsPerPool = 32;
+inline constexpr int kPools = 4;  // one for each priority: 0, -1, -2, -3
 
 OPENREG_EXPORT c10::Stream default_stream(c10::DeviceIndex device);
 OPENREG_EXPORT c10::Stream current_stream(c10::DeviceIndex device);
@@ -25,7 +27,7 @@ OPENREG_EXPORT c10::Stream current_stream(c10::DeviceIndex device);
 /// before.
 OPENREG_EXPORT c10::Stream exchange_stream(c10::Stream stream);
 
-/// The next stream of the pool for that priority: a negative priority is urgent.
+/// The next stream of the pool for that priority, which is clamped: a smaller number is more urgent.
 OPENREG_EXPORT c10::Stream stream_from_pool(c10::DeviceIndex device, int priority = 0);
 
 /// The runtime's stream behind it. Throws for a number that no stream has.

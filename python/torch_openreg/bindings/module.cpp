@@ -64,6 +64,8 @@ void bind_devices(py::module_& m) {
       .def_readonly("allocation_granularity", &orDeviceProperties::allocation_granularity)
       .def_readonly("major", &orDeviceProperties::major)
       .def_readonly("minor", &orDeviceProperties::minor)
+      .def_readonly("least_priority", &orDeviceProperties::least_priority)
+      .def_readonly("greatest_priority", &orDeviceProperties::greatest_priority)
       .def_readonly("multi_processor_count", &orDeviceProperties::multi_processor_count)
       .def("__repr__", [](const orDeviceProperties& p) {
         return "DeviceProperties(name='" + std::string(p.name) + "', major=" + std::to_string(p.major) +

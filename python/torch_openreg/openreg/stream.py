@@ -28,6 +28,12 @@ class Stream(torch.Stream):
     def priority(self) -> int:
         return _C.stream_priority(self.stream_id, self.device_index)
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the most urgent priority: a smaller number is more urgent."""
+        properties = _C.device_properties(_C.current_device())
+        return properties.least_priority, properties.greatest_priority
+
     def record_event(self, event: "torch.Event | None" = None) -> "torch.Event":
         """Records ``event``, or a new one, on this stream and returns it."""
         event = Event() if event is None else event
@@ -46,6 +52,11 @@ class ExternalStream(Stream):
         if device is not None and index_of(device) != index:
             raise ValueError(f"the stream belongs to device {index}, not to device {index_of(device)}")
         return super().__new__(cls, **_as_ids(stream_id, index))
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> ExternalStream:
+    """The stream behind a native handle, as ``ExternalStream``."""
+    return ExternalStream(data_ptr, device)
 
 
 class Event(torch.Event):
