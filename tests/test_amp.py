@@ -324,9 +324,6 @@ def test_the_scaler_is_saved_and_restored():
     other.load_state_dict(training.scaler.state_dict())
     assert other.get_scale() == training.scaler.get_scale() == 512
     assert other.state_dict() == training.scaler.state_dict()
-        loss = model(torch.randn(4, 8, device="openreg")).float().square().mean()
-    loss.backward()
-    assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all().item() for p in model.parameters())
 
 
 def test_what_autocast_asks_of_the_module():
