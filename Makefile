@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan clean system test-browser stress stress-tsan soak
+.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'

@@ -49,6 +49,13 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream) {
     history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context);
   }
   report_to_profiler(block, 1);
+  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
+    stats_.oversize_allocations.increase(1);
+  }
+  if (C10_UNLIKELY(history_.on())) {
+    block->context = std::move(context);
+    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context);
+  }
   return block;
 }
 
@@ -71,6 +78,14 @@ void Pool::free(Block* block) {
     block->context = std::move(context);  // for the end of the free, which may come later
   }
   report_to_profiler(block, -1);
+  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
+    stats_.oversize_allocations.decrease(1);
+  }
+  if (C10_UNLIKELY(history_.on())) {
+    history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
+                  block->stream, context);
+    block->context = std::move(context);  // for the end of the free, which may come later
+  }
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
   } else {

@@ -3,8 +3,6 @@
 #include "device/device.h"
 #include "memory/pool.h"
 
-#include <c10/core/Allocator.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -115,6 +113,13 @@ PoolSnapshot Pool::snapshot(bool with_history) {
   return snapshot;
 }
 
+// Costs one thread-local test where nobody profiles memory.
+void Pool::report_to_profiler(const Block* block, int sign) const {
+  c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
+                                   in_total(stats_.allocated_bytes), in_total(stats_.reserved_bytes),
+                                   c10::Device(kDevice, device_));
+}
+
 size_t Pool::largest_free() const {
   size_t largest = 0;
   for (const auto& [stream, cache] : caches_) {
@@ -123,14 +128,6 @@ size_t Pool::largest_free() const {
     }
   }
   return largest;
-}
-
-// Costs one thread-local test where nobody profiles memory.
-void Pool::report_to_profiler(const Block* block, int sign) const {
-  c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
-                                   static_cast<size_t>(in_total(stats_.allocated_bytes)),
-                                   static_cast<size_t>(in_total(stats_.reserved_bytes)),
-                                   c10::Device(kDevice, device_));
 }
 
 void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& context) {
