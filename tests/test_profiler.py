@@ -445,6 +445,34 @@ def test_launches_of_other_threads_are_seen(a, tmp_path):
     assert len(threads) == 2
 
 
+def test_sessions_begin_and_end_while_other_threads_launch(a):
+    ended = threading.Event()
+
+    def launch():
+        with openreg.stream(openreg.Stream()):
+            while not ended.is_set():
+                for _ in range(10):
+                    a.cos()
+                openreg.current_stream().synchronize()
+
+    threads = [threading.Thread(target=launch) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(4):
+            with profile(activities=BOTH) as profiler:
+                for _ in range(20):
+                    a.sin()
+            events = profiler.profiler.kineto_results.events()
+            on_device = [e.name() for e in events if e.device_type() == DeviceType.PrivateUse1]
+            assert on_device.count("aten::sin") == 20
+            assert set(on_device) <= {"aten::sin", "aten::cos"}
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
 # ---- Ranges
 
 

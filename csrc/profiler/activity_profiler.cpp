@@ -8,16 +8,12 @@
 // in tables. An arrow from a call to its kernel is a flow, whose id is the correlation number of the launch.
 #include "device/device.h"
 #include "profiler/clock.h"
+#include "profiler/kineto.h"
 #include "profiler/recorder.h"
 
-#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
-
-#include <IActivityProfiler.h>
 #include <algorithm>
 #include <fmt/format.h>
-#include <libkineto.h>
 #include <map>
-#include <output_base.h>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -238,11 +234,9 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const auto& [device, stream] : rows_) {
       devices.insert(device);
       logger.handleResourceInfo(
-          {.id = stream,
-           .sortIndex = stream,
-           .deviceId = device,
-           .name = stream < kForeignStreams ? fmt::format("stream {}", stream)
-                                            : fmt::format("external stream {}", stream - kForeignStreams)},
+          row_info(device, stream,
+                   stream < kForeignStreams ? fmt::format("stream {}", stream)
+                                            : fmt::format("external stream {}", stream - kForeignStreams)),
           time);
     }
     devices.erase(0);
@@ -252,10 +246,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   static libkineto::DeviceInfo device_info(int32_t device) {
-    return {.id = device,
-            .sortIndex = device + libkineto::kExceedMaxPid,
-            .name = libkineto::processName(libkineto::processId()),
-            .label = fmt::format("{} {}", OR_DEVICE_NAME, device)};
+    return {device, device + libkineto::kExceedMaxPid, libkineto::processName(libkineto::processId()),
+            fmt::format("{} {}", OR_DEVICE_NAME, device)};
   }
 
   const std::set<ActivityType> types_;
@@ -298,7 +290,7 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
                                          ActivityType::PRIVATEUSE1_RUNTIME};
 };
 
-REGISTER_PRIVATEUSE1_PROFILER(ActivityProfiler);
+[[maybe_unused]] const bool registered = register_profiler<ActivityProfiler>();
 
 }  // namespace
 }  // namespace openreg
