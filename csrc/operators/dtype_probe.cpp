@@ -91,8 +91,8 @@ bool refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const to
 
 bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts,
                     const torch::jit::Stack& stack) {
-  // A backward is given lengths, indices and saved results that describe the real data, and its kernel reads where
-  // they say. Its forward has been asked.
+  // A backward is given lengths, indices and saved results that describe the real data, and its kernel reads
+  // where they say. Its forward has been asked.
   if (facts.name.find("backward") != std::string::npos) {
     return false;
   }
