@@ -28,8 +28,11 @@ using at::Tensor;
 
 constexpr int64_t kLstm = 2;  // among the kinds of recurrent layers
 
+// A tensor that is being traced is not: a compiler can do more with the operators of the default.
 bool plain_float(const Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat && tensor.device().type() == kDevice &&
+         !tensor.key_set().has_any(
+             c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize})) &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
