@@ -324,3 +324,7 @@ def test_the_scaler_is_saved_and_restored():
     other.load_state_dict(training.scaler.state_dict())
     assert other.get_scale() == training.scaler.get_scale() == 512
     assert other.state_dict() == training.scaler.state_dict()
+
+
+def test_what_autocast_asks_of_the_module():
+    assert torch.openreg.amp.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]

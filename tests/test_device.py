@@ -89,6 +89,24 @@ def test_properties():
     assert properties.name in repr(properties)
 
 
+def test_versions_and_peers():
+    properties = torch.openreg.get_device_properties()
+    assert torch.openreg.get_device_capability("openreg:1") == (properties.major, properties.minor)
+    assert torch.openreg.can_device_access_peer(0, "openreg:1")
+    assert not torch.openreg.can_device_access_peer(1, 1)
+    with pytest.raises(torch.AcceleratorError, match="out of range"):
+        torch.openreg.can_device_access_peer(0, 9)
+    assert torch.openreg.is_bf16_supported() and not torch.openreg.is_tf32_supported()
+
+
+def test_names_that_torch_has_retired_still_work():
+    with pytest.warns(FutureWarning):
+        torch.accelerator.set_device_idx(1)
+    with pytest.warns(FutureWarning):
+        assert torch.accelerator.current_device_idx() == 1
+    torch.openreg.set_device(0)
+
+
 def test_capability_lists_every_dtype():
     dtypes = torch.accelerator.get_device_capability("openreg:0")["supported_dtypes"]
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64):
@@ -118,6 +136,15 @@ def test_tensor_types():
     assert torch.openreg.LongTensor([1, 2]).tolist() == [1, 2]
     assert tensor.type() == "torch.openreg.FloatTensor"
     assert torch.ones(2).type("torch.openreg.HalfTensor").dtype == torch.float16
+    for kind, dtype in {
+        torch.openreg.DoubleTensor: torch.float64,
+        torch.openreg.BFloat16Tensor: torch.bfloat16,
+        torch.openreg.ShortTensor: torch.int16,
+        torch.openreg.CharTensor: torch.int8,
+        torch.openreg.ByteTensor: torch.uint8,
+        torch.openreg.BoolTensor: torch.bool,
+    }.items():
+        assert kind(2).dtype == dtype and isinstance(kind(2), kind)
 
 
 def test_the_name_is_written_once():

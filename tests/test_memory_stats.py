@@ -144,6 +144,17 @@ def test_resets():
     assert torch.openreg.max_memory_allocated() == torch.openreg.memory_allocated() + 4 * MIB
 
 
+def test_torch_accelerator_resets_and_reads_the_same():
+    torch.accelerator.reset_accumulated_memory_stats()
+    torch.accelerator.reset_peak_memory_stats()
+    assert torch.openreg.memory_stats()["allocation.all.allocated"] == 0
+    bytes_of(30 * MIB)
+    torch.accelerator.synchronize()
+    torch.openreg.empty_cache()
+    assert torch.accelerator.max_memory_reserved() == torch.openreg.max_memory_reserved() >= 30 * MIB
+    assert torch.accelerator.max_memory_allocated() == torch.openreg.max_memory_allocated() >= 30 * MIB
+
+
 def test_each_device_counts_for_itself():
     first, second = torch.openreg.memory_allocated(0), torch.openreg.memory_allocated("openreg:1")
     a = bytes_of(MIB, "openreg:1")  # noqa: F841

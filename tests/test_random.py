@@ -375,3 +375,17 @@ def test_dropout():
         dropped.sum().backward()
         torch.testing.assert_close(x.grad, dropped.detach())
         x.grad = None
+
+
+def test_seeds_that_nobody_knows_and_seeds_for_all():
+    torch.openreg.manual_seed_all(5)
+    assert torch.openreg.initial_seed() == torch.openreg.random.initial_seed() == 5
+    with torch.openreg.device(1):
+        assert torch.openreg.initial_seed() == 5
+        torch.openreg.seed()
+        assert torch.openreg.initial_seed() != 5
+    assert torch.openreg.initial_seed() == 5
+    torch.openreg.seed_all()
+    first = torch.openreg.initial_seed()
+    with torch.openreg.device(1):
+        assert torch.openreg.initial_seed() == first != 5

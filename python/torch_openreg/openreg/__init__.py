@@ -6,12 +6,14 @@ Every name means what it means in ``torch.cuda``. Nothing here opens a device be
 from ._lazy import _is_in_bad_fork, _lazy_init, init, is_initialized
 from ._types import *  # noqa: F403
 from ._types import __all__ as _types
-from .amp import get_amp_supported_dtype, is_bf16_supported
+from .amp import get_amp_supported_dtype, is_bf16_supported, is_tf32_supported
 from .device import (
+    can_device_access_peer,
     current_device,
     device,
     device_count,
     device_of,
+    get_device_capability,
     get_device_name,
     get_device_properties,
     is_available,
@@ -51,6 +53,7 @@ from .stream import (
     StreamContext,
     current_stream,
     default_stream,
+    get_stream_from_external,
     set_stream,
     stream,
 )
@@ -68,6 +71,7 @@ __all__ = [
     "_is_in_bad_fork",
     "_lazy_init",
     "assert_no_sync",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_generators",  # noqa: F405
@@ -77,17 +81,20 @@ __all__ = [
     "device_of",
     "fallback",
     "get_amp_supported_dtype",
+    "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
     "get_schedule",
+    "get_stream_from_external",
     "get_sync_debug_mode",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "is_tf32_supported",
     "manual_seed",
     "manual_seed_all",
     "seed",

@@ -63,6 +63,20 @@ def get_device_properties(device: DeviceLike = None) -> "_C.DeviceProperties":
     return _C.device_properties(index_of(device))
 
 
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """The device's major and minor version."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether one device reads the other's memory. All do; none is its own peer."""
+    index, peer = index_of(device), index_of(peer_device)
+    for one in (index, peer):
+        _C.device_properties(one)  # raises for an index that no device has
+    return index != peer
+
+
 class device:
     """Makes a device current for a ``with`` block; ``None`` or a negative index changes nothing."""
 
