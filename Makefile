@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -21,6 +21,8 @@ help:
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
 	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
+	@echo 'stress, stress-tsan   the device memory from eight threads, and under the thread sanitizer'
+	@echo 'soak    MINUTES=30 of threads, streams, memory and training at once, checked all the while'
 	@echo 'lint, format   check, or mend, the formatting'
 	@echo 'clean   remove what was built, and $(VENV)'
 
@@ -75,6 +77,11 @@ bench: build
 bench-runtime: test-runtime
 	build/runtime/runtime/tests/openreg_bench
 
+# MINUTES=30 of everything at once.
+MINUTES ?= 30
+soak: build
+	$(BIN)/python tools/soak.py --minutes $(MINUTES)
+
 wheel: $(VENV)/.ready
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
 	  $(BIN)/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
@@ -88,6 +95,15 @@ asan tsan: $(VENV)/.ready
 	  -DOPENREG_SANITIZE=$(if $(filter asan,$@),address,thread)
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
+
+# The pool of csrc/memory from eight threads, on one stream and on eight. torch's own libraries are not built with
+# the sanitizer, and the sanitizer is told so.
+stress stress-tsan: $(VENV)/.ready
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -DOPENREG_TORCH=OFF \
+	  -DOPENREG_STRESS=ON -DOPENREG_SANITIZE=$(if $(filter stress-tsan,$@),thread)
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
+	for streams in 1 8; do TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" \
+	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,10000000) 8 $$streams || exit 1; done
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check -q $(RUFF_PATHS)

@@ -111,6 +111,23 @@ def test_record_stream_delays_reuse_until_the_stream_has_passed():
     assert pointer in {t.data_ptr() for t in taken}
 
 
+def test_record_stream_knows_streams_of_other_devices():
+    """Numbers of streams are the same on every device; the streams are not."""
+
+    def pending() -> int:
+        torch.openreg.empty_cache()  # looks after what waits
+        stats = torch.openreg.memory_stats(0)
+        return stats["active.all.current"] - stats["allocation.all.current"]
+
+    assert pending() == 0
+    stream, a = torch.openreg.Stream(1), torch.empty(3000, device="openreg:0")
+    with held(stream):
+        a.record_stream(stream)
+        del a
+        assert pending() == 1
+    assert pending() == 0
+
+
 def test_another_stream_does_not_take_a_freed_block():
     a = torch.empty(5000, device="openreg")
     pointer = a.data_ptr()

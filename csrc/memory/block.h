@@ -31,7 +31,7 @@ struct Block {
   Block* next_cached = nullptr;
   uint64_t idle_since = 0;  // the pool's clock when it went into the tree
   c10::intrusive_ptr<c10::StorageImpl> alias;
-  c10::SmallVector<c10::StreamId, 1> used_by;     // other streams, from record_stream
+  c10::SmallVector<c10::Stream, 1> used_by;       // other streams, from record_stream
   std::shared_ptr<c10::GatheredContext> context;  // where it was allocated, while history is recorded
 
   bool is_whole_segment() const { return before == nullptr && after == nullptr; }

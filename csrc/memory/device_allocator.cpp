@@ -75,7 +75,7 @@ void DeviceAllocator::emptyCache(c10::MempoolId_t) {
 
 void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream) {
   if (Block* block = block_of(data)) {
-    pool_of(block->device).record_stream(block, stream.id());
+    pool_of(block->device).record_stream(block, stream);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "memory/pool.h"
 
-#include "device/device.h"
 #include "event/event.h"
 
 #include <algorithm>
@@ -83,9 +82,10 @@ void Pool::free(Block* block) {
   }
 }
 
-void Pool::record_stream(Block* block, c10::StreamId stream) {
+void Pool::record_stream(Block* block, c10::Stream stream) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (stream != block->stream && std::ranges::find(block->used_by, stream) == block->used_by.end()) {
+  const bool own = stream.device_index() == device_ && stream.id() == block->stream;
+  if (!own && std::ranges::find(block->used_by, stream) == block->used_by.end()) {
     block->used_by.push_back(stream);
   }
 }
@@ -249,12 +249,17 @@ void Pool::empty_lists(Cache& cache) {
 }
 
 void Pool::wait_for_other_streams(Block* block) {
+  // The oldest have most likely waited long enough. Looking after them here keeps their number small without
+  // a look at every allocation.
+  while (!waiting_.empty() && retire_if_passed(waiting_.front())) {
+    waiting_.pop_front();
+  }
   Waiting waiting{block, {}};
-  for (const c10::StreamId other : block->used_by) {
+  for (const c10::Stream other : block->used_by) {
     // A stream that was destroyed meanwhile cannot record; orFree and this device's work still order the
     // memory.
     void* event = nullptr;
-    if (try_record_event(&event, c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device_), other))) {
+    if (try_record_event(&event, other)) {
       waiting.events.push_back(event);
     }
   }
@@ -262,15 +267,17 @@ void Pool::wait_for_other_streams(Block* block) {
   waiting_.push_back(std::move(waiting));
 }
 
+bool Pool::retire_if_passed(const Waiting& waiting) {
+  if (!std::ranges::all_of(waiting.events, query_event)) {
+    return false;
+  }
+  std::ranges::for_each(waiting.events, destroy_event);
+  retire(waiting.block);
+  return true;
+}
+
 void Pool::collect() {
-  std::erase_if(waiting_, [&](const Waiting& waiting) {
-    if (!std::ranges::all_of(waiting.events, query_event)) {
-      return false;
-    }
-    std::ranges::for_each(waiting.events, destroy_event);
-    retire(waiting.block);
-    return true;
-  });
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return retire_if_passed(waiting); });
 }
 
 }  // namespace openreg

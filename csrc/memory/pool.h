@@ -30,6 +30,7 @@
 #include <openreg/openreg.h>
 
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,8 +55,8 @@ class OPENREG_EXPORT Pool {
   Block* allocate(size_t bytes, c10::StreamId stream);
   void free(Block* block);
 
-  /// The block is not reused before `stream` has passed the point of its free.
-  void record_stream(Block* block, c10::StreamId stream);
+  /// The block is not reused before `stream`, of whatever device, has passed the point of its free.
+  void record_stream(Block* block, c10::Stream stream);
 
   /// Gives back to the runtime what is cached and is a whole segment.
   void empty_cache();
@@ -124,6 +125,7 @@ class OPENREG_EXPORT Pool {
   void absorb_after(Block* block);
   void empty_lists(Cache& cache);
   void wait_for_other_streams(Block* block);
+  bool retire_if_passed(const Waiting& waiting);
   void collect();
   void count_idle(const Block* block);
   void count_not_idle(const Block* block);
@@ -152,7 +154,7 @@ class OPENREG_EXPORT Pool {
   Cache* latest_ = nullptr;  // of latest_stream_, to spare the look-up
   c10::StreamId latest_stream_ = 0;
   std::map<void*, Segment> segments_;
-  std::vector<Waiting> waiting_;
+  std::deque<Waiting> waiting_;  // oldest first
   DeviceStats stats_;
   bool caching_ = true;
   double fraction_ = 1;
