@@ -1,0 +1,47 @@
+"""The short form of `make soak`, and that it notices what it is for."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+import soak
+
+
+@pytest.mark.parametrize("schedule", ["async", "adversarial"])
+def test_everything_at_once(schedule):
+    with torch.openreg.schedule(schedule, 1):
+        assert soak.Soak(seconds=8, threads=4, seed=1).run() == ""
+
+
+def leaks(thread: soak.Thread) -> None:
+    lost.append(torch.ones(1000, device="openreg"))
+
+
+def reads_too_early(thread: soak.Thread) -> None:
+    """Another stream reads what is not there yet."""
+    with torch.openreg.stream(thread.streams[0]):
+        made = torch.zeros(1000, device="openreg:0")
+        torch.openreg.current_stream().synchronize()
+        made.add_(1)
+    with torch.openreg.stream(thread.streams[1]):
+        total = (made * 1).sum().item()
+    torch.openreg.synchronize(0)
+    soak.expect(total, 1000, "a sum")
+
+
+lost: list[torch.Tensor] = []
+
+
+def test_lost_memory_is_noticed(monkeypatch):
+    monkeypatch.setattr(soak, "ACTORS", [leaks])
+    assert "bytes of device memory were lost" in soak.Soak(seconds=0.3, threads=2, seed=1).run()
+    lost.clear()
+
+
+def test_a_wrong_number_is_noticed(monkeypatch):
+    monkeypatch.setattr(soak, "ACTORS", [reads_too_early])
+    with torch.openreg.schedule("adversarial", 1):
+        assert "a sum: found" in soak.Soak(seconds=5, threads=2, seed=1).run()

@@ -1,0 +1,266 @@
+"""Everything at once for a long time: threads, streams, allocations, copies, training; checked all the while.
+
+    python tools/soak.py --minutes 30
+
+Each actor is a function that does a bounded piece of work on a thread's own streams and raises if a number is
+wrong. Threads call actors at random, from a seed, until the time is over. Then nothing may be lost: no memory
+is in use beyond what was before, reserved memory has not grown since the first tenth, nor has the process, and
+no thread is left. To add an actor, write a function and put its name into ACTORS.
+"""
+
+import argparse
+import contextlib
+import gc
+import random
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+DEVICE = torch.accelerator.current_accelerator()
+MODULE = torch.get_device_module(DEVICE)
+
+
+@dataclass
+class Thread:
+    """What an actor has of its thread: numbers that repeat, streams, tensors that live on."""
+
+    seed: int
+    numbers: random.Random = field(init=False)
+    streams: list[torch.Stream] = field(init=False)
+    kept: list[tuple[torch.Tensor, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.numbers = random.Random(self.seed)
+        self.streams = [
+            MODULE.Stream(device=index, priority=-self.numbers.randrange(4))
+            for index in range(MODULE.device_count())
+            for _ in range(3)
+        ]
+
+    def stream(self) -> torch.Stream:
+        return self.numbers.choice(self.streams)
+
+    @contextlib.contextmanager
+    def on_a_stream(self) -> Iterator[torch.Stream]:
+        stream = self.stream()
+        with MODULE.stream(stream):
+            yield stream
+
+
+def expect(found: float, expected: float, what: str) -> None:
+    if found != expected:
+        raise AssertionError(f"{what}: found {found}, expected {expected}")
+
+
+# ---- Actors
+
+
+def allocations(thread: Thread) -> None:
+    """Blocks of many sizes that live for a while and keep what was written into them."""
+    for _ in range(20):
+        with thread.on_a_stream() as stream:
+            size = int(10 ** thread.numbers.uniform(0, 6))
+            number = float(thread.numbers.randrange(100))
+            block = torch.full((size,), number, device=stream.device)
+        stream.synchronize()
+        thread.kept.append((block, number))
+        while len(thread.kept) > 20:
+            block, number = thread.kept.pop(thread.numbers.randrange(len(thread.kept)))
+            with MODULE.stream(thread.stream()):
+                expect(block.min().item(), number, "a block's smallest number")
+                expect(block.max().item(), number, "a block's largest number")
+
+
+def handing_over(thread: Thread) -> None:
+    """One stream makes, another reads, and the memory is freed while it does."""
+    first, second = (thread.numbers.choice(thread.streams) for _ in range(2))
+    with MODULE.stream(first):
+        made = torch.arange(10_000, device=first.device, dtype=torch.float64)
+        for _ in range(3):
+            made = made + 1
+    second.wait_event(first.record_event())
+    with MODULE.stream(second):
+        made.record_stream(second)
+        read = made.to(second.device) if first.device != second.device else made * 1
+        total = read.sum()
+        del made, read
+    with MODULE.stream(first):
+        torch.full((10_000,), -1.0, device=first.device, dtype=torch.float64)  # would overwrite it
+    with MODULE.stream(second):
+        expect(total.item(), 10_000 * 9_999 / 2 + 30_000, "a sum across streams")
+
+
+def pinned_copies(thread: Thread) -> None:
+    """To the device and back without waiting, from memory that is let go of at once."""
+    results = []
+    for _ in range(5):
+        with thread.on_a_stream() as stream:
+            number, size = float(thread.numbers.randrange(50)), thread.numbers.randrange(1, 50_000)
+            source = torch.full((size,), number).pin_memory()
+            there = source.to(stream.device, non_blocking=True)
+            del source
+            back = torch.empty(size, dtype=torch.float64, pin_memory=True)
+            back.copy_(there + 1, non_blocking=True)
+            results.append((stream.record_event(), back, number + 1))
+    for event, back, number in results:
+        event.synchronize()
+        expect(back.min().item(), number, "a copy that came back")
+        expect(back.max().item(), number, "a copy that came back")
+
+
+def training(thread: Thread) -> None:
+    """Two steps with the same seed are the same steps."""
+    losses = []
+    seed = thread.numbers.randrange(1 << 30)
+    stream = thread.stream()
+    for _ in range(2):
+        with MODULE.stream(stream):
+            generator = torch.Generator(stream.device).manual_seed(seed)
+            weight = torch.randn(16, 16, device=stream.device, generator=generator, requires_grad=True)
+            data = torch.randn(8, 16, device=stream.device, generator=generator)
+            loss = (data @ weight).tanh().square().mean()
+            loss.backward()
+            losses.append((loss - 0.1 * weight.grad.square().sum()).item())
+    expect(losses[0], losses[1], "a step done twice")
+
+
+def waiting(thread: Thread) -> None:
+    """Results whose size depends on the data, and numbers that the host asks for."""
+    with thread.on_a_stream() as stream:
+        size = thread.numbers.randrange(1, 5_000)
+        mask = torch.arange(size, device=stream.device) % 3 == 0
+        expect(mask.nonzero().numel(), (size + 2) // 3, "the number of hits")
+        expect(mask.sum().item(), (size + 2) // 3, "the number of hits")
+
+
+def emptying(thread: Thread) -> None:
+    """The cache goes back to the device while others use it. Rare, for it waits for everybody."""
+    if thread.numbers.random() < 0.1:
+        MODULE.empty_cache()
+        MODULE.empty_host_cache()
+
+
+def running_out(thread: Thread) -> None:
+    """More than there is, refused in words; the others do not notice."""
+    if thread.numbers.random() < 0.05:
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8, device=thread.stream().device)
+        except torch.OutOfMemoryError:
+            return
+        raise AssertionError("there was a pebibyte of memory")
+
+
+ACTORS: list[Callable[[Thread], None]] = [
+    allocations,
+    handing_over,
+    pinned_copies,
+    training,
+    waiting,
+    emptying,
+    running_out,
+]
+
+# ---- The run
+
+
+def in_use() -> int:
+    return sum(MODULE.memory_allocated(index) for index in range(MODULE.device_count()))
+
+
+def peak_reserved() -> int:
+    peaks = [MODULE.max_memory_reserved(index) for index in range(MODULE.device_count())]
+    for index in range(MODULE.device_count()):
+        MODULE.reset_peak_memory_stats(index)
+    return sum(peaks)
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory, without what the devices have."""
+    with open("/proc/self/smaps_rollup") as file:
+        rows = dict(line.split(":", 1) for line in file if ":" in line)
+    return int(rows["Private_Dirty"].split()[0]) * 1024
+
+
+class Soak:
+    def __init__(self, seconds: float, threads: int, seed: int) -> None:
+        self.end = 0.0
+        self.seconds, self.seed = seconds, seed
+        self.counts: Counter[str] = Counter()
+        self.failure = ""
+        self.lock = threading.Lock()  # guards counts and failure
+        self.threads = [threading.Thread(target=self.work, args=(number,)) for number in range(threads)]
+
+    def work(self, number: int) -> None:
+        thread = Thread(self.seed * 1000 + number)
+        counts: Counter[str] = Counter()
+        try:
+            while time.monotonic() < self.end and not self.failure:
+                actor = thread.numbers.choice(ACTORS)
+                actor(thread)
+                counts[actor.__name__] += 1
+        except BaseException:
+            with self.lock:
+                self.failure = (
+                    self.failure or f"in {actor.__name__}, thread {number}:\n{traceback.format_exc()}"
+                )
+        with self.lock:
+            self.counts += counts
+
+    def run(self) -> str:
+        """Empty if all went well, else what did not."""
+        for actor in ACTORS:  # what the first call of an operator costs is not what is looked at
+            try:
+                actor(Thread(self.seed))
+            except Exception:
+                return f"in {actor.__name__}, alone:\n{traceback.format_exc()}"
+        before, threads = in_use(), threading.active_count()
+        peak_reserved()
+        self.end = time.monotonic() + self.seconds
+        for thread in self.threads:
+            thread.start()
+        time.sleep(self.seconds / 10)
+        early, early_resident = peak_reserved(), resident()
+        for thread in self.threads:
+            thread.join()
+        late, late_resident = peak_reserved(), resident()
+        if self.failure:
+            return self.failure
+        gc.collect()
+        for index in range(MODULE.device_count()):
+            MODULE.synchronize(index)
+        MODULE.empty_cache()
+        print(f"reserved at most {early >> 20} MiB early, {late >> 20} MiB later; ", end="")
+        print(f"the process had {early_resident >> 20} MiB early, {late_resident >> 20} MiB at the end")
+        if in_use() != before:
+            return f"{in_use() - before} bytes of device memory were lost"
+        if late > 2 * early + (64 << 20):
+            return f"reserved memory grew from {early} to {late} bytes"
+        if late_resident > 1.5 * early_resident + (256 << 20):
+            return f"the process grew from {early_resident} to {late_resident} bytes"
+        if threading.active_count() != threads:
+            return "threads were left behind"
+        idle = [actor.__name__ for actor in ACTORS if not self.counts[actor.__name__]]
+        return f"the time was too short for {', '.join(idle)}" if idle else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--threads", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    soak = Soak(arguments.minutes * 60, arguments.threads, arguments.seed)
+    wrong = soak.run()
+    print(", ".join(f"{name} {count}" for name, count in sorted(soak.counts.items())))
+    print(wrong or "nothing was lost")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
