@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch.distributed
+import torch.profiler
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "functions.md"
@@ -38,7 +40,6 @@ ELSEWHERE = {
     "amp.custom_fwd": "torch.amp.custom_fwd",
     "amp.custom_bwd": "torch.amp.custom_bwd",
     "amp.GradScaler": "torch.amp.GradScaler",
-    "profiler": "torch.profiler.profile",
     "profiler.profile": "torch.profiler.profile",
     "profiler.start": "torch.profiler.profile",
     "profiler.stop": "torch.profiler.profile",
@@ -53,9 +54,9 @@ ELSEWHERE = {
     "memory_cached": "torch.openreg.memory_reserved",
     "max_memory_cached": "torch.openreg.max_memory_reserved",
     "get_arch_list": "torch.openreg.get_device_capability",
-    "nvtx": "torch.profiler.record_function",
+    "nvtx": "torch.openreg.profiler",
     **{
-        f"nvtx.{name}": "torch.profiler.record_function"
+        f"nvtx.{name}": f"torch.openreg.profiler.{name}"
         for name in ("range", "range_push", "range_pop", "range_start", "range_end", "mark")
     },
 }
@@ -124,19 +125,12 @@ class Row(NamedTuple):
     text: str
 
 
-def find(path: str) -> object:
-    """What a dotted path names; an ImportError or AttributeError if nothing."""
-    first, *rest = path.split(".")
-    try:
-        return functools.reduce(getattr, rest, importlib.import_module(first))
-    except AttributeError:
-        return importlib.import_module(path)
-
-
 def exists(path: str) -> bool:
+    """Whether a dotted path names something. Nothing is imported: that could make a module twice."""
+    _, *names = path.split(".")
     try:
-        find(path)
-    except (AttributeError, ImportError):
+        functools.reduce(getattr, names, torch)
+    except AttributeError:
         return False
     return True
 

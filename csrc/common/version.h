@@ -20,7 +20,8 @@
 
 namespace openreg {
 
-/// A node of autograd's graph, held as autograd holds nodes. Goes when 2.13 is the oldest: it is an intrusive_ptr.
+/// A node of autograd's graph, held as autograd holds nodes. Goes when 2.13 is the oldest: it is an
+/// intrusive_ptr.
 template <typename Node>
 auto make_node() {
   using Held = decltype(torch::autograd::Edge::function);
