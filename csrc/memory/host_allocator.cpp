@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 #include "device/device.h"
+#include "graph/capture.h"
 #include "stream/stream.h"
 
 #include <c10/core/Event.h>
@@ -24,7 +25,9 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
   bool query_event(c10::Event& event) override { return event.query(); }
   c10::Stream get_current_stream() const override { return current_stream(current_device()); }
-  bool stream_is_capturing(c10::Stream) const override { return false; }
+  bool stream_is_capturing(c10::Stream stream) const override {
+    return capture_underway() && openreg::stream_is_capturing(stream);
+  }
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
 };
 

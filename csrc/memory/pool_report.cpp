@@ -92,6 +92,9 @@ PoolSnapshot Pool::snapshot(bool with_history) {
     info.total_size = segment.size;
     info.stream = reinterpret_cast<void*>(segment.first->stream);
     info.is_large = !segment.first->small;
+    if (segment.first->home != nullptr) {
+      info.owner_private_pool_id = segment.first->home->id;
+    }
     info.context_when_allocated = segment.context;
     for (const Block* block = segment.first; block != nullptr; block = block->after) {
       BlockInfo& piece = info.blocks.emplace_back();
@@ -140,7 +143,8 @@ void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& conte
   const size_t in_use = in_total(stats_.allocated_bytes);
   const size_t cached = reserved - in_use;
   history_.note(TraceEntry::OOM, free, asked, 0, context);
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), in_use, reserved, c10::Device(kDevice, device_));
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), in_use, reserved,
+                                   c10::Device(kDevice, device_));
   std::string help;
   if (length > total) {
     help = "The device can never have that much: set OPENREG_MEMORY for more, or ask for less.";
