@@ -407,13 +407,13 @@ def test_memory_returns_with_the_graph():
     gc.collect()
     torch.accelerator.empty_cache()
     before = torch.accelerator.memory_reserved()
-    x = torch.ones(4 << 20, device=DEVICE)
-    graph, y = capture(lambda: (x + 1) * 2)
+    tensors = [torch.ones(4 << 20, device=DEVICE)]
+    graph, result = capture(lambda: (tensors[0] + 1) * 2)
+    tensors.append(result)
     torch.accelerator.empty_cache()
-    held_by_graph = torch.accelerator.memory_reserved()
-    assert held_by_graph - before >= 3 * x.nbytes
+    assert torch.accelerator.memory_reserved() - before >= 3 * result.nbytes
     graph.reset()
-    y = x = None
+    del tensors, result
     torch.accelerator.empty_cache()
     assert torch.accelerator.memory_reserved() == before
 

@@ -39,17 +39,10 @@ c10::MempoolId_t graph_pool_handle() {
 Graph::~Graph() {
   if (state_ == State::Capturing) {
     // Nobody will end it: the streams are let go, and what was captured is dropped.
-    orGraph_t dropped = nullptr;
-    if (orStreamEndCapture(stream_handle(*captured_), &dropped) == orSuccess) {
-      (void)!orGraphDestroy(dropped);
-    }
-    captures_underway.fetch_sub(1);
-    end_route(device_, pool_);
-    host_allocator().end_allocate_to_pool(pool_);
-    give_up_memory();
-  } else {
-    reset();
+    (void)leave_capture();
+    state_ = State::Captured;
   }
+  reset();
 }
 
 void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
@@ -62,7 +55,11 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
               "(A replay may use any stream.)");
   const c10::MempoolId_t used =
       pool.first == 0 && pool.second == 0 ? c10::MempoolId_t{++pools_handed_out, 0} : pool;
+  TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
+              ", ", pool.second,
+              ") went with the last graph that used it; graph_pool_handle() gives one that ", "stays");
   OR_CHECK(orStreamBeginCapture(stream_handle(stream), mode_for(mode)));
+  captures_underway.fetch_add(1);
   const uint64_t id = capture_of(stream_handle(stream));
   const auto takes_part = [id](c10::Stream asked) {
     return asked.device_type() == kDevice && capture_of(stream_handle(asked)) == id;
@@ -73,20 +70,24 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   RandomReplay::begin(id, random_);
   host_allocator().begin_allocate_to_pool(pool_, takes_part);
   begin_route(device_, pool_, takes_part);
-  captures_underway.fetch_add(1);
   state_ = State::Capturing;
+}
+
+// Ends the capture for everybody who takes part in it.
+orError_t Graph::leave_capture() {
+  const orStream_t stream = stream_handle(*captured_);
+  RandomReplay::end(capture_of(stream));
+  end_route(device_, pool_);
+  host_allocator().end_allocate_to_pool(pool_);
+  captures_underway.fetch_sub(1);
+  return orStreamEndCapture(stream, &graph_);
 }
 
 void Graph::capture_end() {
   TORCH_CHECK(state_ == State::Capturing, "capture_end() without a capture_begin() that succeeded");
   TORCH_CHECK(current_stream(device_) == *captured_,
               "a capture ends on the stream on which it began: make that stream current again");
-  const orStream_t stream = stream_handle(*captured_);
-  RandomReplay::end(capture_of(stream));
-  end_route(device_, pool_);
-  host_allocator().end_allocate_to_pool(pool_);
-  captures_underway.fetch_sub(1);
-  const orError_t ended = orStreamEndCapture(stream, &graph_);
+  const orError_t ended = leave_capture();
   if (ended != orSuccess) {
     state_ = State::Empty;
     give_up_memory();
@@ -141,7 +142,9 @@ void Graph::reset() {
     return;
   }
   state_ = State::Empty;
-  (void)!orGraphDestroy(std::exchange(graph_, nullptr));
+  if (graph_ != nullptr) {
+    (void)!orGraphDestroy(std::exchange(graph_, nullptr));
+  }
   last_.reset();
   give_up_memory();
 }

@@ -48,6 +48,7 @@ class Graph final : public at::GraphImplInterface {
  private:
   enum class State { Empty, Capturing, Captured, Ready };
 
+  [[nodiscard]] orError_t leave_capture();
   void give_up_memory() noexcept;
   void order_behind_last_replay(c10::Stream stream);
 

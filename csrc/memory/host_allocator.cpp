@@ -18,6 +18,10 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
   void free_block(at::HostBlock<c10::Stream>* block) override { OR_CHECK(orFreeHost(block->ptr_)); }
 
   void record_stream(std::optional<std::vector<c10::Event>>& events, c10::Stream stream) override {
+    if (capture_underway() && openreg::stream_is_capturing(stream)) {
+      return;  // the graph will use the block again, so nobody else gets it: it counts an event that never
+               // comes
+    }
     c10::Event event(kDevice);
     event.record(stream);
     events->push_back(std::move(event));

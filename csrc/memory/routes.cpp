@@ -1,5 +1,6 @@
 #include "memory/routes.h"
 
+#include "graph/capture.h"
 #include "memory/pool.h"
 
 #include <algorithm>
@@ -38,7 +39,9 @@ void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
 }
 
 void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  pool_of(device).empty_cache(pool);
+  if (!capture_underway()) {
+    pool_of(device).empty_cache(pool);
+  }
 }
 
 int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool) {

@@ -27,7 +27,7 @@ struct PrivatePool;
 OPENREG_EXPORT void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// And one less. Forgives a pool that does not exist.
 OPENREG_EXPORT void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept;
-/// Gives back what is free of a pool without users.
+/// Gives back what is free of a pool without users; not while something is captured.
 OPENREG_EXPORT void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// How many users it has.
 OPENREG_EXPORT int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool);

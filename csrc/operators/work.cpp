@@ -188,6 +188,8 @@ void Work::release(void* args) {
   Work* work = *static_cast<Work**>(args);
   if (C10_LIKELY(!work->captured_)) {
     pending.fetch_sub(1, std::memory_order_relaxed);
+  } else {
+    work->random_ = {};
   }
   recycle(work);
 }

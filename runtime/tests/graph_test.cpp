@@ -190,6 +190,33 @@ TEST_P(GraphIn, LaunchesOnManyStreamsRunOneAfterTheOther) {
   EXPECT_EQ(value, 2000);
 }
 
+TEST_P(GraphIn, ThreadsCaptureAndLaunchAtTheSameTime) {
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([] {
+      Stream stream, side;
+      Event fork, join;
+      for (int round = 0; round < 20; ++round) {
+        int value = 0;
+        Graph graph;
+        EXPECT_OK(orStreamBeginCapture(stream, orCaptureThreadLocal));
+        EXPECT_OK(launch(stream, [&] { value += 1; }));
+        EXPECT_OK(orEventRecord(fork, stream));
+        EXPECT_OK(orStreamWaitEvent(side, fork));
+        EXPECT_OK(launch(side, [&] { value *= 2; }));
+        EXPECT_OK(orEventRecord(join, side));
+        EXPECT_OK(orStreamWaitEvent(stream, join));
+        EXPECT_OK(orStreamEndCapture(stream, &graph));
+        EXPECT_OK(orGraphLaunch(graph, side));
+        EXPECT_OK(orGraphLaunch(graph, stream));
+        EXPECT_OK(orStreamSynchronize(stream));
+        EXPECT_EQ(value, 6);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(GraphCapture, RefusesWhatWouldWait) {
   const std::pair<const char*, std::function<orError_t(orStream_t, orEvent_t)>> calls[] = {
       {"waiting for a stream", [](orStream_t s, orEvent_t) { return orStreamSynchronize(s); }},

@@ -124,8 +124,7 @@ class MemPool:
     def __del__(self) -> None:
         if hasattr(self, "_device"):
             _C.release_pool(self._device, self._id)
-            if not is_current_stream_capturing():
-                _C.empty_pool(self._device, self._id)
+            _C.empty_pool(self._device, self._id)
 
 
 @contextlib.contextmanager
