@@ -413,7 +413,8 @@ def test_memory_returns_with_the_graph():
     torch.accelerator.empty_cache()
     assert torch.accelerator.memory_reserved() - before >= 3 * result.nbytes
     graph.reset()
-    del tensors, result
+    tensors.clear()
+    del result
     torch.accelerator.empty_cache()
     assert torch.accelerator.memory_reserved() == before
 
