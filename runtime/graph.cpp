@@ -34,8 +34,9 @@ orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamIn
     orGraphNode node = {};
     node.struct_size = sizeof(node);
     OR_RETURN_IF_ERROR(from_driver(runtime.driver().graph_node(graph.driver, i, &node)));
-    works.push_back(
-        TracedWork::begin(trace_kind(node), node.name, stream.device, stream.id, node.size, node.copy_kind));
+    works.push_back(TracedWork::begin("orGraphLaunch", trace_kind(node), node.name, stream.device, stream.id,
+                                      node.size, node.copy_kind));
+    returns.push_back(std::make_unique<ReturnTrace>(works.back()));
     observers.push_back(works.back() ? works.back()->observer() : orObserver{});
   }
   const orError_t error =
