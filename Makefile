@@ -73,6 +73,7 @@ test-browser: build
 
 bench: build
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/graph.py
 
 bench-runtime: test-runtime
 	build/runtime/runtime/tests/openreg_bench

@@ -122,15 +122,13 @@ orError_t copy_now(Runtime& runtime, const char* function, const Side& dst, cons
   if (dst.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(dst.device(), &to)));
   if (src.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(src.device(), &from)));
   CopyNow args = {const_cast<void*>(reachable(dst, to)), reachable(src, from), size};
-  TracedWork* work =
-      TracedWork::begin(function, orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+  TracedWork* work = begin_traced(runtime, *stream, function, orTraceMemcpy, kTraceNames[kind], size, kind);
   return run_now(runtime, *stream, kCopyNow, &args, work);
 }
 
 orError_t submit_copy(Runtime& runtime, const char* function, const StreamPin& stream, void* dst,
                       const void* src, size_t size, orMemcpyKind kind, bool snapshot) {
-  TracedWork* work =
-      TracedWork::begin(function, orTraceMemcpy, kTraceNames[kind], stream->device, stream->id, size, kind);
+  TracedWork* work = begin_traced(runtime, *stream, function, orTraceMemcpy, kTraceNames[kind], size, kind);
   const ReturnTrace returned(work);
   orObserver observer = {};
   if (work) observer = work->observer();
@@ -163,6 +161,11 @@ orError_t copy(Runtime& runtime, const char* function, const Side& dst, const Si
   }
   const bool from_pageable = !src.on_device() && src.pageable();
   const bool to_pageable = !dst.on_device() && dst.pageable();
+  if ((from_pageable || to_pageable) && runtime.captured(*stream)) {
+    return from_driver(runtime.driver().stream_check_uncaptured(
+        stream->driver,
+        "a copy from or to pageable host memory, which may be gone by then: pin the memory; it"));
+  }
   const bool snapshot = from_pageable && !to_pageable && !wait && size <= kLargestSnapshot;
   const bool waits = wait || to_pageable || (from_pageable && !snapshot);
   if (waits && runtime.has_capability(OR_CAP_HOST_EXECUTABLE)) {
@@ -227,7 +230,7 @@ orError_t fill(Runtime& runtime, const char* function, void* ptr, int value, siz
   }
   if (wait) OR_RETURN_IF_ERROR(runtime.pin_default_stream(side.device(), pin));
   OR_RETURN_IF_ERROR(check_stream_device(function, *pin, side, side));
-  TracedWork* work = TracedWork::begin(function, orTraceMemset, "memset", pin->device, pin->id, size);
+  TracedWork* work = begin_traced(runtime, *pin, function, orTraceMemset, "memset", size);
   const ReturnTrace returned(work);
   orObserver observer = {};
   if (work) observer = work->observer();

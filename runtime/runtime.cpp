@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint8_t kStreamTag = 0x53;
 constexpr uint8_t kEventTag = 0x45;
+constexpr uint8_t kGraphTag = 0x47;
 
 constexpr orHost kHost = {sizeof(orHost), &report_from_driver};
 
@@ -42,6 +43,14 @@ void destroy_driver_event(const EventInfo& info) {
   let_go(info.device);
 }
 
+void destroy_driver_graph(const GraphInfo& info) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  if (!runtime) return;
+  static_cast<void>(runtime->driver().graph_destroy(info.driver));
+  let_go(info.device);
+}
+
 }  // namespace
 
 std::atomic<Runtime::State> Runtime::state_{State::kUnused};
@@ -54,7 +63,9 @@ int& thread_device() {
 }
 
 Runtime::Runtime()
-    : streams_(kStreamTag, &destroy_driver_stream), events_(kEventTag, &destroy_driver_event) {}
+    : streams_(kStreamTag, &destroy_driver_stream),
+      events_(kEventTag, &destroy_driver_event),
+      graphs_(kGraphTag, &destroy_driver_graph) {}
 
 Runtime* Runtime::enter_slowly(orError_t& error) {
   State state = state_.load(std::memory_order_acquire);
@@ -245,6 +256,9 @@ orError_t Runtime::reset(int index) {
     events_.for_each([&](const EventPin& pin) {
       if (pin->device == index) events_.kill(pin);
     });
+    graphs_.for_each([&](const GraphPin& pin) {
+      if (pin->device == index) graphs_.kill(pin);
+    });
   }
   for (int left; (left = device.alive.load(std::memory_order_acquire)) != 0;) device.alive.wait(left);
   while (driver_.device_synchronize(index) == orErrorKernelFailed) {
@@ -287,6 +301,13 @@ orError_t Runtime::pin_event(orEvent_t handle, EventPin& pin) {
   pin = events_.pin(reinterpret_cast<uint64_t>(handle));
   if (pin) return orSuccess;
   return fail(orErrorInvalidHandle, "%p is not an event, or one that was destroyed",
+              reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::pin_graph(orGraph_t handle, GraphPin& pin) {
+  pin = graphs_.pin(reinterpret_cast<uint64_t>(handle));
+  if (pin) return orSuccess;
+  return fail(orErrorInvalidHandle, "%p is not a graph, or one that was destroyed",
               reinterpret_cast<void*>(handle));
 }
 
@@ -345,6 +366,24 @@ orError_t Runtime::destroy_event(orEvent_t handle) {
   OR_RETURN_IF_ERROR(pin_event(handle, pin));
   if (events_.kill(pin)) return orSuccess;
   return fail(orErrorInvalidHandle, "the event %p was destroyed by another thread",
+              reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::adopt_graph(const GraphInfo& info, uint64_t& handle) {
+  handle = graphs_.insert(info);
+  if (!handle) {
+    static_cast<void>(driver_.graph_destroy(info.driver));
+    return fail(orErrorOutOfHostMemory, "there are too many live graphs; destroy some");
+  }
+  devices_[info.device].alive.fetch_add(1, std::memory_order_relaxed);
+  return orSuccess;
+}
+
+orError_t Runtime::destroy_graph(orGraph_t handle) {
+  GraphPin pin;
+  OR_RETURN_IF_ERROR(pin_graph(handle, pin));
+  if (graphs_.kill(pin)) return orSuccess;
+  return fail(orErrorInvalidHandle, "the graph %p was destroyed by another thread",
               reinterpret_cast<void*>(handle));
 }
 

@@ -35,8 +35,15 @@ struct EventInfo {
   unsigned flags;
 };
 
+struct GraphInfo {
+  orDriverGraph* driver;
+  int device;
+  size_t nodes;
+};
+
 using StreamPin = HandleTable<StreamInfo>::Pin;
 using EventPin = HandleTable<EventInfo>::Pin;
+using GraphPin = HandleTable<GraphInfo>::Pin;
 
 struct Device {
   enum class State { kClosed, kOpen, kClosing };
@@ -44,7 +51,7 @@ struct Device {
   std::shared_mutex state_mutex;  // guards state; shared by calls that make or free something on the device
   State state = State::kClosed;
   std::atomic<uint64_t> default_stream{0};  // 0 unless open
-  std::atomic<int> alive{0};                // streams and events that the driver still has
+  std::atomic<int> alive{0};                // streams, events and graphs that the driver still has
   orDeviceProperties properties{};
 };
 
@@ -78,11 +85,21 @@ class Runtime {
   [[nodiscard]] orError_t pin_stream(orStream_t handle, StreamPin& pin);
   [[nodiscard]] orError_t pin_default_stream(int device, StreamPin& pin);
   [[nodiscard]] orError_t pin_event(orEvent_t handle, EventPin& pin);
+  [[nodiscard]] orError_t pin_graph(orGraph_t handle, GraphPin& pin);
+  /// Whether what the stream is given is captured and does not run.
+  [[nodiscard]] bool captured(const StreamInfo& stream) const {
+    orCaptureStatus status = orCaptureNone;
+    uint64_t id = 0;
+    return driver_.stream_capture_status &&
+           driver_.stream_capture_status(stream.driver, &status, &id) == orSuccess && status != orCaptureNone;
+  }
 
   [[nodiscard]] orError_t create_stream(int device, int priority, uint64_t& handle);
   [[nodiscard]] orError_t create_event(int device, unsigned flags, uint64_t& handle);
   [[nodiscard]] orError_t destroy_stream(orStream_t handle);
   [[nodiscard]] orError_t destroy_event(orEvent_t handle);
+  [[nodiscard]] orError_t adopt_graph(const GraphInfo& info, uint64_t& handle);
+  [[nodiscard]] orError_t destroy_graph(orGraph_t handle);
 
   [[nodiscard]] orError_t set_schedule(orSchedule schedule, uint64_t seed);
   void schedule(orSchedule& schedule, uint64_t& seed);
@@ -119,6 +136,7 @@ class Runtime {
   std::atomic<uint64_t> next_stream_id_{1};
   HandleTable<StreamInfo> streams_;
   HandleTable<EventInfo> events_;
+  HandleTable<GraphInfo> graphs_;
   std::mutex schedule_mutex_;  // guards the two below
   orSchedule schedule_ = orScheduleAsync;
   uint64_t seed_ = 0;
@@ -134,6 +152,9 @@ inline orStream_t as_stream(uint64_t handle) {
 }
 inline orEvent_t as_event(uint64_t handle) {
   return reinterpret_cast<orEvent_t>(handle);
+}
+inline orGraph_t as_graph(uint64_t handle) {
+  return reinterpret_cast<orGraph_t>(handle);
 }
 
 /// The body of an extern "C" function that uses the runtime.

@@ -20,7 +20,7 @@ orError_t check_kernel(const char* function, const orKernel* kernel) {
 
 orError_t launch(Runtime& runtime, const StreamPin& stream, const char* function, orTraceKind kind,
                  const orKernel& kernel, const void* args, size_t args_size) {
-  TracedWork* work = TracedWork::begin(function, kind, kernel.name, stream->device, stream->id);
+  TracedWork* work = begin_traced(runtime, *stream, function, kind, kernel.name);
   if (!work) [[likely]] {
     return from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, nullptr));
   }
@@ -181,7 +181,7 @@ orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
     OR_RETURN_IF_ERROR(check_kernel("orRunKernel", kernel));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
-    TracedWork* work = TracedWork::begin("orRunKernel", orTraceKernel, kernel->name, pin->device, pin->id);
+    TracedWork* work = begin_traced(runtime, *pin, "orRunKernel", orTraceKernel, kernel->name);
     return run_now(runtime, *pin, *kernel, args, work);
   });
 }

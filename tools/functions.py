@@ -103,9 +103,6 @@ ABSENT = {
 
 # Other work brings these; a row says so until it does. Nothing here may stay for a release.
 COMING = {
-    "accelerator.Graph": "with graphs",
-    **dict.fromkeys(("graph", "graphs", "graph_pool_handle", "is_current_stream_capturing"), "with graphs"),
-    **dict.fromkeys(("make_graphed_callables", "MemPool", "use_mem_pool"), "with graphs"),
     "ipc_collect": "with sharing between processes",
 }
 

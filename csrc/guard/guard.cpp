@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "graph/capture.h"
 #include "memory/device_allocator.h"
 #include "stream/stream.h"
 
@@ -47,6 +48,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return stream_handle(stream); }
   bool queryStream(const c10::Stream& stream) const override { return query_stream(stream); }
+  bool isStreamCapturing(const c10::Stream& stream) const override { return stream_is_capturing(stream); }
   void synchronizeStream(const c10::Stream& stream) const override { synchronize_stream(stream); }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     device_allocator().recordStream(data, stream);

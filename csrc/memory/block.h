@@ -17,16 +17,19 @@
 
 namespace openreg {
 
+struct PrivatePool;
+
 struct Block {
   void* ptr = nullptr;  // as tensors carry it: out of the host's reach
   size_t size = 0;
   size_t requested = 0;
   c10::DeviceIndex device = 0;
-  c10::StreamId stream = 0;  // the stream that may reuse it at once
-  bool small = false;        // of a segment for small blocks
-  bool in_use = false;       // handed out
-  bool free = false;         // in the tree of free blocks, where neighbours merge
-  Block* before = nullptr;   // neighbours in the segment
+  c10::StreamId stream = 0;     // the stream that may reuse it at once
+  PrivatePool* home = nullptr;  // where it returns to; NULL: the ordinary pool
+  bool small = false;           // of a segment for small blocks
+  bool in_use = false;          // handed out
+  bool free = false;            // in the tree of free blocks, where neighbours merge
+  Block* before = nullptr;      // neighbours in the segment
   Block* after = nullptr;
   Block* next_cached = nullptr;
   uint64_t idle_since = 0;  // the pool's clock when it went into the tree

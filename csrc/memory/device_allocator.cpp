@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "memory/kernel_view.h"
 #include "memory/pool.h"
+#include "memory/routes.h"
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>
@@ -47,7 +48,8 @@ void refresh_alias(Block* block, size_t bytes) {
 }
 
 Block* DeviceAllocator::allocate_block(c10::DeviceIndex device, size_t bytes) {
-  return pool_of(device).allocate(bytes, current_stream(device).id());
+  const c10::Stream stream = current_stream(device);
+  return pool_of(device).allocate(bytes, stream.id(), route(stream));
 }
 
 c10::DataPtr DeviceAllocator::allocate(size_t bytes) {
@@ -65,10 +67,10 @@ bool DeviceAllocator::initialized() {
   return true;
 }
 
-void DeviceAllocator::emptyCache(c10::MempoolId_t) {
+void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
-      pool_of(device).empty_cache();
+      pool_of(device).empty_cache(pool);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 #include "device/device.h"
+#include "graph/capture.h"
 #include "stream/stream.h"
 
 #include <c10/core/Event.h>
@@ -17,6 +18,10 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
   void free_block(at::HostBlock<c10::Stream>* block) override { OR_CHECK(orFreeHost(block->ptr_)); }
 
   void record_stream(std::optional<std::vector<c10::Event>>& events, c10::Stream stream) override {
+    if (capture_underway() && openreg::stream_is_capturing(stream)) {
+      return;  // the graph will use the block again, so nobody else gets it: it counts an event that never
+               // comes
+    }
     c10::Event event(kDevice);
     event.record(stream);
     events->push_back(std::move(event));
@@ -24,7 +29,9 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
   bool query_event(c10::Event& event) override { return event.query(); }
   c10::Stream get_current_stream() const override { return current_stream(current_device()); }
-  bool stream_is_capturing(c10::Stream) const override { return false; }
+  bool stream_is_capturing(c10::Stream stream) const override {
+    return capture_underway() && openreg::stream_is_capturing(stream);
+  }
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
 };
 

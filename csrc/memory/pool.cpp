@@ -1,6 +1,9 @@
 #include "memory/pool.h"
 
+#include "common/check.h"
+#include "device/device.h"
 #include "event/event.h"
+#include "graph/capture.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,21 +21,21 @@ size_t Pool::rounded(size_t bytes) const {
   return (bytes + kGranularity - 1) / kGranularity * kGranularity;
 }
 
-Block* Pool::allocate(size_t bytes, c10::StreamId stream) {
+Block* Pool::allocate(size_t bytes, c10::StreamId stream, PrivatePool* from) {
   Context context;
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::STATE);
   }
   Lock lock(mutex_);
   const size_t size = rounded(bytes);
-  Cache& cache = cache_of(stream);
+  Cache& cache = cache_of(stream, from);
   Block* block = C10_LIKELY(caching_) ? take(cache, size) : nullptr;
-  if (C10_UNLIKELY(block == nullptr && !waiting_.empty())) {
+  if (C10_UNLIKELY(block == nullptr && !(waiting_.empty() && deferred_.empty()))) {
     collect();
     block = caching_ ? take(cache, size) : nullptr;
   }
   if (C10_UNLIKELY(block == nullptr)) {
-    block = new_segment(cache, stream, size, bytes, context, lock);
+    block = new_segment(cache, stream, from, size, bytes, context, lock);
   }
   block->requested = bytes;
   block->in_use = true;
@@ -49,13 +52,6 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream) {
     history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context);
   }
   report_to_profiler(block, 1);
-  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
-    stats_.oversize_allocations.increase(1);
-  }
-  if (C10_UNLIKELY(history_.on())) {
-    block->context = std::move(context);
-    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context);
-  }
   return block;
 }
 
@@ -78,20 +74,14 @@ void Pool::free(Block* block) {
     block->context = std::move(context);  // for the end of the free, which may come later
   }
   report_to_profiler(block, -1);
-  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
-    stats_.oversize_allocations.decrease(1);
-  }
-  if (C10_UNLIKELY(history_.on())) {
-    history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
-                  block->stream, context);
-    block->context = std::move(context);  // for the end of the free, which may come later
-  }
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
+  } else if (C10_UNLIKELY(capture_underway())) {
+    deferred_.push_back(block);
   } else {
     wait_for_other_streams(block);
   }
-  if (C10_UNLIKELY(!caching_)) {
+  if (C10_UNLIKELY(!caching_) && !capture_underway()) {
     lock.unlock();
     empty_cache();
   }
@@ -105,15 +95,50 @@ void Pool::record_stream(Block* block, c10::Stream stream) {
   }
 }
 
-void Pool::empty_cache() {
+void Pool::empty_cache(c10::MempoolId_t of) {
+  if (C10_UNLIKELY(capture_underway())) {
+    DeviceScope scope(device_);
+    OR_CHECK(orDeviceCheckUncaptured("emptying the cache of device memory"));
+  }
   Lock lock(mutex_);
   collect();
-  const std::vector<Block*> segments = take_whole_segments();
+  const std::vector<Block*> segments = take_whole_segments(of);
   lock.unlock();
   give_back(segments);
 }
 
-Pool::Cache& Pool::cache_of(c10::StreamId stream) {
+PrivatePool* Pool::use_private(c10::MempoolId_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto& pool = private_[id];
+  if (!pool) {
+    pool = std::make_unique<PrivatePool>(PrivatePool{id});
+  }
+  ++pool->users;
+  return pool.get();
+}
+
+void Pool::release_private(c10::MempoolId_t id) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = private_.find(id);
+  if (found != private_.end() && --found->second->users == 0 && found->second->segments == 0) {
+    private_.erase(found);
+  }
+}
+
+int Pool::private_users(c10::MempoolId_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = private_.find(id);
+  return found == private_.end() ? 0 : found->second->users;
+}
+
+Pool::Cache& Pool::cache_of(c10::StreamId stream, PrivatePool* home) {
+  if (C10_UNLIKELY(home != nullptr)) {
+    auto& cache = home->caches[stream];
+    if (!cache) {
+      cache = std::make_unique<Cache>();
+    }
+    return *cache;
+  }
   if (C10_UNLIKELY(latest_ == nullptr || latest_stream_ != stream)) {
     auto& cache = caches_[stream];
     if (!cache) {
@@ -174,6 +199,7 @@ void Pool::split(Cache& cache, Block* block, size_t size) {
   remainder->size = rest;
   remainder->device = device_;
   remainder->stream = block->stream;
+  remainder->home = block->home;
   remainder->small = block->small;
   remainder->before = block;
   remainder->after = block->after;
@@ -196,7 +222,7 @@ void Pool::retire(Block* block) {
                   block->stream, block->context);
     block->context.reset();
   }
-  Cache& cache = cache_of(block->stream);
+  Cache& cache = cache_of(block->stream, block->home);
   if (C10_LIKELY(block->small)) {
     count_idle(block);
     block->next_cached = std::exchange(cache.lists[block->size / kGranularity], block);
@@ -292,6 +318,11 @@ bool Pool::retire_if_passed(const Waiting& waiting) {
 }
 
 void Pool::collect() {
+  if (C10_UNLIKELY(!deferred_.empty()) && !capture_underway()) {
+    for (Block* block : std::exchange(deferred_, {})) {
+      wait_for_other_streams(block);
+    }
+  }
   std::erase_if(waiting_, [&](const Waiting& waiting) { return retire_if_passed(waiting); });
 }
 

@@ -16,6 +16,10 @@
 // the threshold of the settings is reserved (the longest idle first), and when there is nothing left: then
 // the pool waits for the device, gives back all that it can, and tries once more before it throws.
 //
+// Private pools (Note in routes.h) have caches of their own; a block knows where it belongs. While a stream
+// is captured into a graph, blocks that record_stream has named are kept until it has ended: an event
+// recorded meanwhile would be part of the graph.
+//
 // Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees
 // memory, which waits for kernels, which may allocate; nor while a stack is taken, which may need Python's
 // lock.
@@ -51,15 +55,22 @@ class OPENREG_EXPORT Pool {
   Pool(c10::DeviceIndex device, Settings settings)
       : device_(device), settings_(std::move(settings)), history_(device) {}
 
-  /// A block for `stream`. Throws OutOfMemoryError after everything cached was given back in vain.
-  Block* allocate(size_t bytes, c10::StreamId stream);
+  /// A block for `stream`, from a private pool or the ordinary one. Throws OutOfMemoryError after everything
+  /// cached was given back in vain.
+  Block* allocate(size_t bytes, c10::StreamId stream, PrivatePool* from = nullptr);
   void free(Block* block);
 
   /// The block is not reused before `stream`, of whatever device, has passed the point of its free.
   void record_stream(Block* block, c10::Stream stream);
 
-  /// Gives back to the runtime what is cached and is a whole segment.
-  void empty_cache();
+  /// Gives back to the runtime what is cached and is a whole segment: of one pool, or by default of the
+  /// ordinary one and of private ones without users. Throws while a capture is in the way.
+  void empty_cache(c10::MempoolId_t of = {0, 0});
+
+  /// See routes.h.
+  PrivatePool* use_private(c10::MempoolId_t id);
+  void release_private(c10::MempoolId_t id) noexcept;
+  int private_users(c10::MempoolId_t id);
 
   // ---- How it works
 
@@ -100,6 +111,9 @@ class OPENREG_EXPORT Pool {
     Tree& tree(bool is_small) { return is_small ? small : large; }
   };
 
+  using Caches = std::unordered_map<c10::StreamId, std::unique_ptr<Cache>>;
+  friend struct PrivatePool;
+
   // A freed block that other streams may still use.
   struct Waiting {
     Block* block;
@@ -115,7 +129,7 @@ class OPENREG_EXPORT Pool {
 
   using Lock = std::unique_lock<std::mutex>;
 
-  Cache& cache_of(c10::StreamId stream);
+  Cache& cache_of(c10::StreamId stream, PrivatePool* home);
   size_t rounded(size_t bytes) const;
   Block* take(Cache& cache, size_t size);
   Block* take_from_tree(Cache& cache, size_t size);
@@ -132,13 +146,13 @@ class OPENREG_EXPORT Pool {
 
   // ---- Segments; pool_segments.cpp
 
-  Block* new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t asked, const Context& context,
-                     Lock& lock);
+  Block* new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t asked,
+                     const Context& context, Lock& lock);
   orError_t reserve(void** ptr, size_t length);
   size_t segment_length(size_t size, bool sparing) const;
   size_t limit();
   void collect_garbage(size_t coming, Lock& lock);
-  std::vector<Block*> take_whole_segments();
+  std::vector<Block*> take_whole_segments(c10::MempoolId_t of = {0, 0});
   void remember_segment(Block* block, const Context& context);
   void forget_segments(const std::vector<Block*>& segments);
   void give_back(const std::vector<Block*>& segments);
@@ -150,15 +164,24 @@ class OPENREG_EXPORT Pool {
   std::mutex mutex_;  // guards everything below, and the members of this device's blocks
   Settings settings_;
   History history_;
-  std::unordered_map<c10::StreamId, std::unique_ptr<Cache>> caches_;
+  Caches caches_;
+  std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_;
   Cache* latest_ = nullptr;  // of latest_stream_, to spare the look-up
   c10::StreamId latest_stream_ = 0;
   std::map<void*, Segment> segments_;
-  std::deque<Waiting> waiting_;  // oldest first
+  std::deque<Waiting> waiting_;   // oldest first
+  std::vector<Block*> deferred_;  // freed during a capture; then they wait as the others
   DeviceStats stats_;
   bool caching_ = true;
   double fraction_ = 1;
   uint64_t clock_ = 0;  // counts new segments
+};
+
+struct PrivatePool {
+  c10::MempoolId_t id;
+  int users = 0;
+  int segments = 0;
+  Pool::Caches caches{};
 };
 
 /// The pool of a device. Never destroyed. Throws ValueError if OPENREG_ALLOC_CONF makes no sense.

@@ -92,6 +92,9 @@ PoolSnapshot Pool::snapshot(bool with_history) {
     info.total_size = segment.size;
     info.stream = reinterpret_cast<void*>(segment.first->stream);
     info.is_large = !segment.first->small;
+    if (segment.first->home != nullptr) {
+      info.owner_private_pool_id = segment.first->home->id;
+    }
     info.context_when_allocated = segment.context;
     for (const Block* block = segment.first; block != nullptr; block = block->after) {
       BlockInfo& piece = info.blocks.emplace_back();

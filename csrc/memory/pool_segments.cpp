@@ -1,6 +1,7 @@
 // Where a pool's memory comes from and goes to; see Note [What is given back] in pool.h.
 #include "common/check.h"
 #include "device/device.h"
+#include "graph/capture.h"
 #include "memory/pool.h"
 
 #include <algorithm>
@@ -50,17 +51,19 @@ orError_t Pool::reserve(void** ptr, size_t length) {
   return orMalloc(ptr, length);
 }
 
-Block* Pool::new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t asked,
+Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t asked,
                          const Context& context, Lock& lock) {
   ++clock_;
   size_t length = segment_length(size, false);
   DeviceScope scope(device_);
-  if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0)) {
+  // To give back what is cached is to wait for the device, which would end a capture.
+  const bool may_give_back = !capture_underway();
+  if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0) && may_give_back) {
     collect_garbage(length, lock);
   }
   void* ptr = nullptr;
   orError_t answer = reserve(&ptr, length);
-  if (orGetErrorClass(answer) == orClassOutOfMemory) {
+  if (orGetErrorClass(answer) == orClassOutOfMemory && may_give_back) {
     ++stats_.num_alloc_retries;
     lock.unlock();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
@@ -90,6 +93,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t
   block->device = device_;
   block->stream = stream;
   block->small = size <= kLargestSmall;
+  block->home = home;
   remember_segment(block, context);
   if (C10_LIKELY(caching_)) {
     split(cache, block, size);
@@ -103,6 +107,10 @@ void Pool::remember_segment(Block* block, const Context& context) {
   add(stats_.reserved_bytes, block->small, block->size);
   if (block->size >= settings_.max_split_size) {
     stats_.oversize_segments.increase(1);
+  }
+  if (block->home != nullptr) {
+    ++block->home->segments;
+    add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
   }
   segments_.emplace(block->ptr, Segment{block, block->size, context});
   history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
@@ -129,7 +137,7 @@ void Pool::collect_garbage(size_t coming, Lock& lock) {
   });
   idle.erase(enough, idle.end());
   for (Block* block : idle) {
-    cache_of(block->stream).large.erase(block);
+    cache_of(block->stream, nullptr).large.erase(block);
   }
   forget_segments(idle);
   lock.unlock();
@@ -137,25 +145,40 @@ void Pool::collect_garbage(size_t coming, Lock& lock) {
   lock.lock();
 }
 
-std::vector<Block*> Pool::take_whole_segments() {
+std::vector<Block*> Pool::take_whole_segments(c10::MempoolId_t of) {
   std::vector<Block*> segments;
-  for (auto& [stream, cache] : caches_) {
-    empty_lists(*cache);
-    for (Tree* tree : {&cache->small, &cache->large}) {
-      std::erase_if(*tree, [&](Block* block) {
-        if (block->is_whole_segment()) {
-          segments.push_back(block);
-        }
-        return block->is_whole_segment();
-      });
+  const auto take_from = [&](Caches& caches) {
+    for (auto& [stream, cache] : caches) {
+      empty_lists(*cache);
+      for (Tree* tree : {&cache->small, &cache->large}) {
+        std::erase_if(*tree, [&](Block* block) {
+          if (block->is_whole_segment()) {
+            segments.push_back(block);
+          }
+          return block->is_whole_segment();
+        });
+      }
+    }
+  };
+  const bool all = of == c10::MempoolId_t{0, 0};
+  if (all) {
+    take_from(caches_);
+  }
+  const auto is_meant = [&](const auto& entry) {
+    return entry.second->users == 0 && (all || entry.first == of);
+  };
+  for (auto& entry : private_) {
+    if (is_meant(entry)) {
+      take_from(entry.second->caches);
     }
   }
   forget_segments(segments);
+  std::erase_if(private_, [&](const auto& entry) { return is_meant(entry) && entry.second->segments == 0; });
   return segments;
 }
 
 void Pool::forget_segments(const std::vector<Block*>& segments) {
-  for (const Block* block : segments) {
+  for (Block* block : segments) {
     ++stats_.num_device_free;
     subtract(stats_.segment, block->small, 1);
     subtract(stats_.reserved_bytes, block->small, block->size);
@@ -166,6 +189,11 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
     history_.note(TraceEntry::SEGMENT_FREE, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
                   segment->second.context);
     segments_.erase(segment);
+    if (block->home != nullptr) {
+      --block->home->segments;
+      subtract(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
+      block->home = nullptr;  // if it cannot be given back after all, it is the ordinary pool's
+    }
   }
 }
 
@@ -184,7 +212,7 @@ void Pool::give_back(const std::vector<Block*>& segments) {
       failed = answer;
       std::lock_guard<std::mutex> lock(mutex_);
       remember_segment(block, nullptr);
-      cache_of(block->stream).tree(block->small).insert(block);
+      cache_of(block->stream, block->home).tree(block->small).insert(block);
     }
   }
   if (failed != orErrorNotPermitted) {

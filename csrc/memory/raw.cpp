@@ -2,6 +2,7 @@
 
 #include "memory/device_allocator.h"
 #include "memory/pool.h"
+#include "memory/routes.h"
 
 #include <mutex>
 #include <unordered_map>
@@ -25,7 +26,7 @@ void* raw_allocate(size_t bytes, c10::Stream stream) {
   if (bytes == 0) {
     return nullptr;
   }
-  Block* block = pool_of(stream.device_index()).allocate(bytes, stream.id());
+  Block* block = pool_of(stream.device_index()).allocate(bytes, stream.id(), route(stream));
   std::lock_guard<std::mutex> lock(handed().mutex);
   handed().blocks.emplace(block->ptr, block);
   return block->ptr;

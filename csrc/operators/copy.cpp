@@ -3,6 +3,7 @@
 // PyTorch's copy_ ends here whenever one side is a device tensor; sizes agree by then, dtypes and strides
 // need not. Where the bytes of both sides are the same bytes in the same order, the runtime copies them;
 // everything else is a kernel that reads one and writes the other, without a temporary tensor.
+#include "graph/capture.h"
 #include "memory/host_allocator.h"
 #include "operators/alias.h"
 #include "operators/inference.h"
@@ -27,7 +28,7 @@ bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  if (on_device(dst) && on_device(src) && schedule() != orScheduleBlocking) {
+  if (on_device(dst) && on_device(src) && (schedule() != orScheduleBlocking || capturing(device))) {
     launch_copy(dst, src);
     return;
   }
@@ -76,6 +77,10 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   const c10::DeviceIndex device = (to_device ? dst : src).device().index();
   TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
   DeviceScope scope(device);
+  if (capturing(device) && !(non_blocking && is_pinned(host.const_data_ptr()))) {
+    check_uncaptured(device,
+                     "a copy between host and device, other than with non_blocking=True and pinned memory,");
+  }
   if (!same_bytes(dst, src)) {
     if (non_blocking && copy_pinned_through_device(dst, src, device)) {
       return;

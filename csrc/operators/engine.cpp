@@ -1,5 +1,6 @@
 #include "operators/engine.h"
 
+#include "graph/capture.h"
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
@@ -44,7 +45,7 @@ class Call {
     }
     if (facts_.generator >= 0) {
       IValue& generator = stack_[begin_ + static_cast<size_t>(facts_.generator)];
-      generator = generator_at(reserve_random(generator.toOptional<at::Generator>(), device_));
+      generator = generator_at(reserve_random(generator.toOptional<at::Generator>(), device_).now());
     }
     check_host_tensors();
   }
@@ -59,6 +60,7 @@ class Call {
       call_cpu_kernel();
       return;
     }
+    check_uncaptured(device_, "the operator '" + facts_.name + "', which has to run at its call,");
     tell_who_requires_gradients();
     note_run(facts_);
     run_kernel(facts_.name.c_str(), device_, [this] { call_cpu_kernel(); });
@@ -300,11 +302,12 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorCall noted(op, facts, stack);
   Signature signature;  // of a call that is worth remembering
   bool remember = false;
-  if (C10_LIKELY(facts.behaviour == Behaviour::Launch && schedule() != orScheduleBlocking)) {
-    if (launch(op, facts, stack)) {
+  const bool blocking = schedule() == orScheduleBlocking;
+  if (C10_LIKELY(facts.behaviour == Behaviour::Launch && (!blocking || capture_underway()))) {
+    if (launch(op, facts, stack, /*only_captured=*/blocking)) {
       return;
     }
-    remember = facts.shapes_from_kernel && signature.read(facts, *stack);
+    remember = !blocking && facts.shapes_from_kernel && signature.read(facts, *stack);
   }
   Call call(op, facts, stack, /*dense=*/true);
   call.prepare();

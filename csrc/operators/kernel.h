@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/check.h"
+#include "graph/capture.h"
 #include "memory/kernel_allocator.h"
 #include "operators/below.h"
 #include "operators/monitor.h"
@@ -72,12 +73,13 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
 
 /// Queues `body` on the device's current stream and returns; under the blocking schedule, runs it. `name` is
 /// a literal: there is one for each call of this function in the source. CPU tensors that the body makes are
-/// scratch memory of the host. An exception that it throws is reported by the next synchronisation.
+/// scratch memory of the host. An exception that it throws is reported by the next synchronisation. On a
+/// captured stream the body is kept by the graph and called by each replay, so it must not use itself up.
 template <typename Body>
 void launch_kernel(const char* name, c10::DeviceIndex device, Body body) {
   const OperatorCall noted(name);
   note_launch();
-  if (schedule() == orScheduleBlocking) {
+  if (schedule() == orScheduleBlocking && !capturing(device)) {
     run_kernel(name, device, body);
     return;
   }

@@ -1,5 +1,6 @@
 #include "operators/launch.h"
 
+#include "graph/capture.h"
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
@@ -111,12 +112,16 @@ struct Filling {
 
 }  // namespace
 
-bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack) {
+bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack,
+            bool only_captured) {
   static thread_local Signature signature;
   if (!signature.read(facts, *stack)) {
     return false;
   }
   const c10::DeviceIndex device = signature.device();
+  if (C10_UNLIKELY(only_captured) && !capturing(device)) {
+    return false;
+  }
   bool fresh = false;
   const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh);
   note_plan(fresh);

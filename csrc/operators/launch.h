@@ -10,7 +10,9 @@ namespace openreg {
 
 /// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
 /// was: the operator has to run here and now. Throws at once what is wrong with shapes, dtypes and devices.
-bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack);
+/// `only_captured`: returns false unless the stream is captured into a graph.
+bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack,
+            bool only_captured);
 
 /// Launches a copy between two tensors of one device.
 void launch_copy(const at::Tensor& dst, const at::Tensor& src);

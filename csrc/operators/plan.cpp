@@ -1,6 +1,7 @@
 #include "operators/plan.h"
 
 #include "device/device.h"
+#include "graph/capture.h"
 #include "operators/below.h"
 #include "operators/default_kernel.h"
 #include "operators/dtype_probe.h"
@@ -83,10 +84,12 @@ class ResultReader {
   std::vector<const c10::StorageImpl*> seen_;
 };
 
-// The arguments as Meta tensors. Host numbers stay as they are, since their being numbers decides dtypes.
-class MetaCall {
+// The call with tensors that have the arguments' shapes and not their data: Meta tensors, or zeros on the
+// host. Host numbers stay as they are, since their being numbers decides dtypes.
+class ShapeCall {
  public:
-  MetaCall(const OperatorFacts& facts, const torch::jit::Stack& stack) : facts_(facts) {
+  ShapeCall(c10::DispatchKey key, const OperatorFacts& facts, const torch::jit::Stack& stack)
+      : facts_(facts), key_(key), device_(key == c10::DispatchKey::Meta ? c10::kMeta : c10::kCPU) {
     const size_t begin = stack.size() - facts.arguments;
     for (size_t i = 0; i < facts.arguments; ++i) {
       stack_.push_back(translate(stack[begin + i]));
@@ -98,10 +101,10 @@ class MetaCall {
     auto plan = c10::make_intrusive<Plan>();
     {
       const BelowEverything below;
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
+      op.redispatchBoxed(c10::DispatchKeySet(key_), &stack_);
     }
     plan->can_launch =
-        ResultReader(c10::kMeta, inputs_).read(facts_, stack_, *plan) && read_resizes(*plan, stack);
+        ResultReader(device_, inputs_).read(facts_, stack_, *plan) && read_resizes(*plan, stack);
     return plan;
   }
 
@@ -111,11 +114,14 @@ class MetaCall {
       return tensor;
     }
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
-        c10::DataPtr(nullptr, c10::Device(c10::kMeta)), c10::GetAllocator(c10::kMeta), /*resizable=*/true);
-    at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(
-        c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                         impl->unsafe_storage().nbytes(),
+                                                         c10::GetAllocator(device_), /*resizable=*/true);
+    if (device_ == c10::kCPU && storage->nbytes() > 0) {
+      std::memset(storage->mutable_data(), 0, storage->nbytes());
+    }
+    at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
+                                                               c10::DispatchKeySet(key_), tensor.dtype());
     c10::TensorImpl* twin = meta.unsafeGetTensorImpl();
     twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     if (impl->is_conj()) {
@@ -133,7 +139,7 @@ class MetaCall {
 
   IValue translate(const IValue& value) {
     if (value.isDevice() && value.toDevice().type() == kDevice) {
-      return c10::Device(c10::kMeta);
+      return c10::Device(device_);
     }
     if (value.isGenerator()) {
       return {};
@@ -149,7 +155,8 @@ class MetaCall {
       }
       if (arguments_[i].isTensor()) {
         const at::Tensor& meta = arguments_[i].toTensor();
-        if (meta.defined() && meta.is_meta() && stack[begin + i].toTensor().sizes() != meta.sizes()) {
+        if (meta.defined() && meta.device().type() == device_ && stack[begin + i].toTensor().defined() &&
+            stack[begin + i].toTensor().sizes() != meta.sizes()) {
           plan.resizes.push_back({i, spec_of(meta)});
         }
       } else if (arguments_[i].isTensorList()) {
@@ -166,6 +173,8 @@ class MetaCall {
   }
 
   const OperatorFacts& facts_;
+  const c10::DispatchKey key_;
+  const c10::DeviceType device_;
   torch::jit::Stack stack_;
   torch::jit::Stack arguments_;
   std::vector<const c10::StorageImpl*> inputs_;
@@ -272,10 +281,21 @@ PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const t
     if (updates_lists(facts)) {
       return plan_without_results();
     }
-    return facts.is_structured ? infer_by_default(op, facts, stack) : MetaCall(facts, stack).infer(op, stack);
+    return facts.is_structured ? infer_by_default(op, facts, stack)
+                               : ShapeCall(c10::DispatchKey::Meta, facts, stack).infer(op, stack);
   } catch (const std::exception&) {
     // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
     // cases the call runs here and now, and what is wrong is said in the operator's own words.
+    return c10::make_intrusive<Plan>();
+  }
+}
+
+// In a capture nothing runs from which shapes could be kept, so the kernel runs once on the host, on zeros.
+PlanPtr infer_on_host(const c10::OperatorHandle& op, const OperatorFacts& facts,
+                      const torch::jit::Stack& stack) {
+  try {
+    return ShapeCall(c10::DispatchKey::CPU, facts, stack).infer(op, stack);
+  } catch (const std::exception&) {
     return c10::make_intrusive<Plan>();
   }
 }
@@ -292,13 +312,14 @@ const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& fact
     }
   }
   *fresh = true;
-  if (facts.shapes_from_kernel) {
+  if (facts.shapes_from_kernel && !capture_underway()) {
     static const auto* unknown = new PlanPtr(c10::make_intrusive<Plan>());
     return *unknown;
   }
   const uint64_t hash = signature.hash();
   std::vector<int64_t> words = signature.words();  // inferring may call operators, which read signatures
-  return keep(hash, std::move(words), infer(op, facts, stack));
+  return keep(hash, std::move(words),
+              facts.shapes_from_kernel ? infer_on_host(op, facts, stack) : infer(op, facts, stack));
 }
 
 void remember_plan(const OperatorFacts& facts, const Signature& signature, const torch::jit::Stack& stack) {

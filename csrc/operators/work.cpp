@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 #include "device/device.h"
+#include "graph/capture.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/float_mode.h"
@@ -110,6 +111,7 @@ orKernel Work::kernel_named(const char* name) {
 void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
   op_ = op;
   generator_ = -1;
+  spent_ = false;
   site_.clear();
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
@@ -143,10 +145,15 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
   [[maybe_unused]] static const int registered = std::atexit(&finish_all_devices);
   launches = true;
   Work* self = this;
+  const bool captured = C10_UNLIKELY(capture_underway()) && capture_of(stream) != 0;
+  captured_ = captured;
   const orError_t answer = orLaunchKernel(stream, &kernel, &self, sizeof(self));
   if (C10_UNLIKELY(answer != orSuccess)) {
     recycle(this);
     OR_CHECK(answer);
+  }
+  if (C10_UNLIKELY(captured)) {
+    return;
   }
   if (C10_UNLIKELY(pending.fetch_add(1, std::memory_order_relaxed) >= kFarAhead)) {
     let_the_device_catch_up();
@@ -178,32 +185,51 @@ std::string Work::circumstances() const {
 }
 
 void Work::release(void* args) {
-  pending.fetch_sub(1, std::memory_order_relaxed);
-  recycle(*static_cast<Work**>(args));
+  Work* work = *static_cast<Work**>(args);
+  if (C10_LIKELY(!work->captured_)) {
+    pending.fetch_sub(1, std::memory_order_relaxed);
+  } else {
+    work->random_ = {};
+  }
+  recycle(work);
 }
 
 void Work::execute() {
+  if (C10_LIKELY(!captured_)) {
+    TORCH_CHECK(!spent_, "it was captured by other means than a torch graph, and can run only once");
+    spent_ = true;
+    execute(stack_);
+    return;
+  }
+  for (Offer& offer : offers_) {
+    offer.taken = false;
+  }
+  scratch_.assign(stack_.begin(), stack_.end());
+  execute(scratch_);
+}
+
+void Work::execute(torch::jit::Stack& stack) {
   const OfferScope scope(offers_);
   const LaunchersSettings settings(threads_, float_mode_);
   if (generator_ >= 0) {
-    stack_[static_cast<size_t>(generator_)] = generator_at(random_);
+    stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }
-  op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+  op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   if (plan_) {
-    place_results();
+    place_results(stack);
   }
-  stack_.clear();
+  stack.clear();
 }
 
 // Most kernels have written their results where they belong. For the others: copy, from a copy if two results
 // lie in each other's place.
-void Work::place_results() {
+void Work::place_results(const torch::jit::Stack& stack) {
   struct Misplaced {
     at::Tensor made;
     at::Tensor place;
   };
   c10::SmallVector<Misplaced, 2> misplaced;
-  const size_t first = stack_.size() - plan_->results.size();
+  const size_t first = stack.size() - plan_->results.size();
   size_t next = 0;
   const auto inspect = [&](const at::Tensor& made, const TensorSpec& spec) {
     if (!spec.defined) {
@@ -233,10 +259,10 @@ void Work::place_results() {
       continue;
     }
     if (!result.list) {
-      inspect(stack_[first + i].toTensor(), result.tensors[0]);
+      inspect(stack[first + i].toTensor(), result.tensors[0]);
       continue;
     }
-    const c10::List<at::Tensor> made = stack_[first + i].toTensorList();
+    const c10::List<at::Tensor> made = stack[first + i].toTensorList();
     TORCH_CHECK(made.size() == result.tensors.size(), "the kernel returned ", made.size(), " tensors where ",
                 result.tensors.size(), " were inferred when it was launched");
     for (size_t k = 0; k < result.tensors.size(); ++k) {

@@ -6,6 +6,10 @@
 // are filled on the launching thread, run on whatever thread the runtime chooses, and come back through one
 // atomic list. What the launching thread made is also unmade there, at the next use: memory that one thread
 // allocates and another frees makes malloc take locks.
+//
+// Note [Captured work]
+// Work that is launched on a captured stream belongs to the graph. A run must leave it as it found it: it
+// uses a copy of the arguments, and offers its results again. Runs of one graph never overlap.
 #pragma once
 
 #include "memory/kernel_allocator.h"
@@ -45,9 +49,9 @@ class Work {
   /// An alias that lives as long as the work.
   at::Tensor make_alias(const at::Tensor& tensor, bool writes);
   /// Argument `argument` is a generator, and shall be one at that place.
-  void set_random(int argument, RandomState state) {
+  void set_random(int argument, RandomPlace place) {
     generator_ = argument;
-    random_ = state;
+    random_ = std::move(place);
   }
   /// Where it was launched, for the words of its failure.
   void set_site(std::string site) { site_ = std::move(site); }
@@ -62,9 +66,10 @@ class Work {
   static void release(void* args);
 
   void execute();
+  void execute(torch::jit::Stack& stack);
   /// The arguments and the place of the launch, in words.
   std::string circumstances() const;
-  void place_results();
+  void place_results(const torch::jit::Stack& stack);
 
   std::optional<c10::OperatorHandle> op_;
   PlanPtr plan_;
@@ -75,7 +80,10 @@ class Work {
   c10::SmallVector<at::Tensor, 2> held_;
   std::string site_;
   int generator_ = -1;
-  RandomState random_{};
+  RandomPlace random_;
+  bool captured_ = false;  // belongs to a graph and runs again and again
+  bool spent_ = false;     // has run, and has nothing left to run with
+  torch::jit::Stack scratch_;
   int threads_ = 0;
   unsigned float_mode_ = 0;
   Work* next_ = nullptr;

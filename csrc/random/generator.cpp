@@ -1,7 +1,10 @@
 #include "random/generator.h"
 
 #include "device/device.h"
+#include "graph/capture.h"
 #include "random/philox.h"
+#include "random/replay.h"
+#include "stream/stream.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/MT19937RNGEngine.h>
@@ -70,6 +73,19 @@ Generator::Generator(c10::DeviceIndex device, c10::intrusive_ptr<RandomSource> s
     : c10::GeneratorImpl(c10::Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       source_(std::move(source)) {}
 
+void Generator::check_uncaptured(const char* what) const {
+  openreg::check_uncaptured(device().index(), what);
+}
+
+void Generator::set_current_seed(uint64_t seed) {
+  if (seed != current_seed()) {  // as on CUDA: the seed that it has already is allowed in a capture
+    check_uncaptured("seeding a generator");
+  } else if (capturing(device().index())) {
+    return;
+  }
+  source_->set({seed, 0});
+}
+
 uint64_t Generator::seed() {
   const uint64_t seed = c10::detail::getNonDeterministicRandom();
   set_current_seed(seed);
@@ -79,6 +95,7 @@ uint64_t Generator::seed() {
 void Generator::set_offset(uint64_t offset) {
   TORCH_CHECK(offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ", kNumbersPerLaunch,
               ", not ", offset);
+  check_uncaptured("setting a generator's offset");
   source_->set({current_seed(), offset});
 }
 
@@ -91,10 +108,12 @@ void Generator::set_state(const c10::TensorImpl& state) {
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ",
               kNumbersPerLaunch, ", not ", read.offset, ": these bytes are not the state of a generator of ",
               OR_DEVICE_NAME);
+  check_uncaptured("setting a generator's state");
   source_->set(read);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
+  check_uncaptured("reading a generator's state");
   const RandomState now = source_->get();
   at::Tensor state = at::empty({kStateBytes}, at::kByte);
   std::memcpy(state.mutable_data_ptr(), &now, sizeof(now));
@@ -127,12 +146,17 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   return (*generators)[static_cast<size_t>(resolve(c10::Device(kDevice, device)))];
 }
 
-RandomState reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
   const at::Generator& generator = given.has_value() && given->defined() ? *given : default_generator(device);
   TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", OR_DEVICE_NAME,
               "' device type for generator but found '", c10::DeviceTypeName(generator.device().type(), true),
               "'");
-  return generator.get<Generator>()->reserve();
+  if (C10_UNLIKELY(capture_underway())) {
+    if (const auto replay = RandomReplay::of(capture_of(current_stream_handle(device)))) {
+      return replay->reserve(generator.get<Generator>()->source());
+    }
+  }
+  return {generator.get<Generator>()->reserve()};
 }
 
 const at::Generator& generator_at(RandomState state) {

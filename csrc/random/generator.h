@@ -28,6 +28,18 @@ struct RandomState {
   uint64_t offset;
 };
 
+/// The same for a launch that may be captured: its distance from `base`, which each replay sets. See
+/// Note [Random numbers in graphs].
+struct RandomPlace {
+  RandomState state{};
+  const RandomState* base = nullptr;                      // null: `state` is the place
+  c10::intrusive_ptr<c10::intrusive_ptr_target> owner{};  // of base
+
+  RandomState now() const {
+    return base == nullptr ? state : RandomState{base->seed, base->offset + state.offset};
+  }
+};
+
 inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
 
 /// What one generator, or several that share it, have left to give.
@@ -52,8 +64,9 @@ class Generator final : public c10::GeneratorImpl {
   Generator(c10::DeviceIndex device, c10::intrusive_ptr<RandomSource> source);
 
   RandomState reserve(uint64_t numbers = kNumbersPerLaunch) { return source_->reserve(numbers); }
+  const c10::intrusive_ptr<RandomSource>& source() const { return source_; }
 
-  void set_current_seed(uint64_t seed) override { source_->set({seed, 0}); }
+  void set_current_seed(uint64_t seed) override;
   uint64_t current_seed() const override { return source_->get().seed; }
   uint64_t seed() override;
   void set_offset(uint64_t offset) override;
@@ -65,6 +78,8 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override;
+  // Where a generator is, is not known during a capture.
+  void check_uncaptured(const char* what) const;
 
   c10::intrusive_ptr<RandomSource> source_;
 };
@@ -72,9 +87,9 @@ class Generator final : public c10::GeneratorImpl {
 /// The generator that operators of the device use when none is given. Never destroyed.
 OPENREG_EXPORT const at::Generator& default_generator(c10::DeviceIndex device);
 
-/// The place for one launch, from `given` or the device's default. Throws if `given` is not a generator of
-/// this device type.
-RandomState reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device);
+/// The place for one launch on the device's current stream, from `given` or the device's default. Throws if
+/// `given` is not a generator of this device type.
+RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device);
 
 /// A CPU generator at that place. It belongs to the calling thread, until its next call.
 const at::Generator& generator_at(RandomState state);

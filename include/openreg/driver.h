@@ -29,11 +29,12 @@
 extern "C" {
 #endif
 
-#define OR_DRIVER_VERSION 1
+#define OR_DRIVER_VERSION 2
 #define OR_DRIVER_OLDEST 1
 
 typedef struct orDriverStream orDriverStream;
 typedef struct orDriverEvent orDriverEvent;
+typedef struct orDriverGraph orDriverGraph;
 
 /* What the runtime offers a driver. */
 typedef struct orHost {
@@ -118,6 +119,21 @@ typedef struct orDriver {
    * may call it while nothing else of the device is unfinished; else that is orErrorNotPermitted.
    * Without it: device_synchronize, and freeing memory also reports failures. */
   orError_t (*device_drain)(int device);
+
+  /* (optional, all of the following or none) Graphs; see Note [Graphs] in openreg.h. Without them:
+   * orErrorNotSupported, and no stream is ever captured. A captured launch has no observer; the driver
+   * refuses one that has. Refusing a call that a capture does not permit, and invalidating, is the driver's.
+   */
+  orError_t (*stream_begin_capture)(orDriverStream* stream, orCaptureMode mode);
+  orError_t (*stream_end_capture)(orDriverStream* stream, orDriverGraph** graph, size_t* nodes);
+  orError_t (*stream_capture_status)(orDriverStream* stream, orCaptureStatus* status, uint64_t* id);
+  orError_t (*stream_check_uncaptured)(orDriverStream* stream, const char* what);
+  orError_t (*device_check_uncaptured)(int device, const char* what);
+  /* `observers` (may be NULL): one for each node. Copied. */
+  orError_t (*graph_launch)(orDriverGraph* graph, orDriverStream* stream, const orObserver* observers);
+  orError_t (*graph_node)(orDriverGraph* graph, size_t index, orGraphNode* node);
+  /* Returns at once; what was launched still runs. */
+  orError_t (*graph_destroy)(orDriverGraph* graph);
 } orDriver;
 
 /* The one symbol that a driver exports. */

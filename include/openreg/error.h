@@ -24,7 +24,9 @@
   X(orErrorForked, 11, orClassDeviceLost, "the device was in use before fork, and the child cannot use it") \
   X(orErrorDeviceLost, 12, orClassDeviceLost, "the device no longer answers")                               \
   X(orErrorNotPermitted, 13, orClassOperationFailed, "the call is not allowed here")                        \
-  X(orErrorDriver, 14, orClassDeviceLost, "the driver does not fit this runtime")
+  X(orErrorDriver, 14, orClassDeviceLost, "the driver does not fit this runtime")                           \
+  X(orErrorCapture, 15, orClassOperationFailed, "the call does not fit the capture of a stream")            \
+  X(orErrorCaptureInvalidated, 16, orClassOperationFailed, "the capture was invalidated by an earlier call")
 
 /* What a program may still do after an error. */
 typedef enum orErrorClass {

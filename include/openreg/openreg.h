@@ -1,5 +1,5 @@
 /*
- * What a program calls: devices, memory, streams, events, errors, tracing.
+ * What a program calls: devices, memory, streams, events, graphs, errors, tracing.
  *
  * Every function returns an orError_t. A call that does not return orSuccess has done nothing, has left words
  * with the values in them for orGetLastErrorMessage(), and leaves the next call free to succeed. No function
@@ -18,7 +18,8 @@
  * call clears the poison; work submitted afterwards runs. Other streams are not touched.
  *
  * Note [Handles]
- * Streams and events are numbers, not addresses: one that was destroyed is recognised, never dereferenced.
+ * Streams, events and graphs are numbers, not addresses: one that was destroyed is recognised, never
+ * dereferenced.
  */
 #ifndef OPENREG_OPENREG_H_
 #define OPENREG_OPENREG_H_
@@ -38,6 +39,7 @@ extern "C" {
 
 typedef struct orStreamHandle* orStream_t; /* NULL: the default stream of the current device */
 typedef struct orEventHandle* orEvent_t;
+typedef struct orGraphHandle* orGraph_t;
 
 /* ---- Errors ------------------------------------------------------------------------------------------- */
 
@@ -157,6 +159,41 @@ OR_API orError_t orEventQuery(orEvent_t event);
 OR_API orError_t orEventSynchronize(orEvent_t event);
 /* Milliseconds between two records that are finished, of events with timing. */
 OR_API orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
+
+/* ---- Graphs ------------------------------------------------------------------------------------------- */
+
+/*
+ * Note [Graphs]
+ * From orStreamBeginCapture to orStreamEndCapture nothing that the stream is given runs: kernels, copies and
+ * fills become nodes of a graph, with the arguments that they have. An event recorded on the stream carries
+ * the capture to every stream that waits for it; these have to be joined again, by events, before the end. A
+ * launch of the graph runs all of it in the order of one stream.
+ *
+ * What cannot be written down is refused with orErrorCapture: to ask or to wait for a captured stream, for an
+ * event recorded there, or for their device; to wait there for an event from outside; to run a kernel at
+ * once; to copy from or to pageable memory; to free memory, as the capture's mode says. Such a call
+ * invalidates the capture: what the stream is given after it, and the end, is orErrorCaptureInvalidated with
+ * the words of the first refusal. Either way the end takes all streams out of the capture.
+ */
+OR_API orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode);
+/* On the stream of the begin; and on its thread, unless the mode is relaxed. */
+OR_API orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph);
+/* `id` (may be NULL): a number that no other capture of this process has had. */
+OR_API orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id);
+/* For libraries: orSuccess, or refuses if the stream is captured. `what` says who asks, as "nonzero". */
+OR_API orError_t orStreamCheckUncaptured(orStream_t stream, const char* what);
+/* For libraries: orSuccess, or refuses if a capture on the current device forbids this thread to free memory.
+ */
+OR_API orError_t orDeviceCheckUncaptured(const char* what);
+/* Runs the graph in the order of the stream, which belongs to the device of the capture. Launches of one
+ * graph run one after the other, whatever their streams. A kernel that fails ends its launch; see
+ * Note [Failed kernels]. */
+OR_API orError_t orGraphLaunch(orGraph_t graph, orStream_t stream);
+/* Returns at once; what was launched still runs. */
+OR_API orError_t orGraphDestroy(orGraph_t graph);
+OR_API orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count);
+/* `node->struct_size` must be set. Nodes are numbered in the order in which they run. */
+OR_API orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node);
 
 /* ---- Tracing ------------------------------------------------------------------------------------------ */
 

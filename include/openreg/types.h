@@ -63,7 +63,8 @@ typedef enum orMemcpyKind {
  * anything else after writing a sentence into `why` (a zero-terminated string of at most `why_size` bytes).
  * `release` (optional) is called exactly once for each launch that was accepted, after `run` or instead of
  * it if the work was dropped. Neither may throw, nor wait for the device. The orKernel itself is not copied:
- * it must outlive its launches.
+ * it must outlive its launches. A launch that is captured is run by each launch of the graph, never twice at
+ * the same time, and released with the graph.
  */
 typedef struct orKernel {
   const char* name;
@@ -72,6 +73,38 @@ typedef struct orKernel {
 } orKernel;
 
 typedef void (*orHostFunction)(void* user);
+
+/* Whom a capture forbids to free memory, which waits for the device. See orStreamBeginCapture. */
+typedef enum orCaptureMode {
+  orCaptureGlobal = 0,      /* every thread */
+  orCaptureThreadLocal = 1, /* the thread that began the capture */
+  orCaptureRelaxed = 2      /* nobody */
+} orCaptureMode;
+
+typedef enum orCaptureStatus {
+  orCaptureNone = 0,
+  orCaptureActive = 1,
+  orCaptureBroken = 2 /* invalidated, and not yet ended */
+} orCaptureStatus;
+
+typedef enum orGraphNodeKind {
+  orGraphNodeKernel = 0, /* also a host function */
+  orGraphNodeMemcpy = 1,
+  orGraphNodeMemset = 2
+} orGraphNodeKind;
+
+/* One piece of a graph's work. What it points to lives as long as the graph. */
+typedef struct orGraphNode {
+  uint32_t struct_size;
+  orGraphNodeKind kind;
+  const char* name;
+  int32_t device; /* of the stream that was given it */
+  uint64_t stream;
+  size_t size; /* bytes copied or set */
+  orMemcpyKind copy_kind;
+  const uint32_t* after; /* the nodes that it follows directly, all of them with smaller numbers */
+  size_t after_count;
+} orGraphNode;
 
 typedef enum orEventFlags {
   orEventDefault = 0,

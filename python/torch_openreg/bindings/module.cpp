@@ -143,6 +143,7 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
+  bind_graph(m);
   bind_memory(m);
   bind_monitor(m);
   bind_profiler(m);

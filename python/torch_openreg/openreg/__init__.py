@@ -20,6 +20,15 @@ from .device import (
     set_device,
     synchronize,
 )
+from .graphs import (
+    MemPool,
+    OpenRegGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+    use_mem_pool,
+)
 from .memory import *  # noqa: F403
 from .memory import __all__ as _memory
 from .monitor import (
@@ -63,6 +72,8 @@ __all__ = [
     *_types,
     "Event",
     "ExternalStream",
+    "MemPool",
+    "OpenRegGraph",
     "OperatorStats",
     "OperatorTotals",
     "Schedule",
@@ -89,12 +100,16 @@ __all__ = [
     "get_schedule",
     "get_stream_from_external",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "seed",
@@ -112,6 +127,7 @@ __all__ = [
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "use_mem_pool",
 ]
 
 

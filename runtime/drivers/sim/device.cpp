@@ -2,6 +2,8 @@
 
 #include "words.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace openreg::sim {
@@ -44,7 +46,14 @@ orError_t Device::take_failure() {
   for (const Ref<Stream>& stream : streams()) {
     if (const orError_t error = stream->take_failure(0)) return error;
   }
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // A stream that goes hands its failure over in its destructor, which another thread may be about to run.
+  while (
+      std::any_of(streams_.begin(), streams_.end(), [](const Stream* stream) { return stream->dying(); })) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
   if (orphaned_failures_.empty()) return orSuccess;
   const std::string words = std::move(orphaned_failures_.front());
   orphaned_failures_.erase(orphaned_failures_.begin());

@@ -2,10 +2,13 @@
 #include "openreg/driver.h"
 
 #include "arena.h"
+#include "capture.h"
 #include "config.h"
 #include "device.h"
+#include "entry.h"
 #include "event.h"
 #include "executor.h"
+#include "graph_entries.h"
 #include "platform.h"
 #include "schedule.h"
 #include "stream.h"
@@ -13,8 +16,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 
 namespace openreg::sim {
 namespace {
@@ -33,27 +34,6 @@ State& state() {
 
 Device& device_at(int index) {
   return state().devices[index];
-}
-
-Stream& unwrap(orDriverStream* stream) {
-  return *reinterpret_cast<Stream*>(stream);
-}
-Event& unwrap(orDriverEvent* event) {
-  return *reinterpret_cast<Event*>(event);
-}
-
-// No exception crosses the table.
-template <typename Body>
-orError_t guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(orErrorOutOfHostMemory, "the host has no memory left for the simulated device's bookkeeping");
-  } catch (const std::exception& error) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception: %s", error.what());
-  } catch (...) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception");
-  }
 }
 
 // ---- Devices
@@ -115,13 +95,15 @@ orError_t device_synchronize(int device) {
     if (device_at(device).running_here()) {
       return fail(orErrorNotPermitted, "a kernel cannot wait for device %d, on which it runs", device);
     }
+    if (const orError_t error = Capture::check_wait(device)) return error;
     if (const orError_t error = device_at(device).wait(device)) return error;
     return device_at(device).take_failure();
   });
 }
 
 orError_t device_drain(int device) {
-  return guarded([&] {
+  return guarded([&]() -> orError_t {
+    if (const orError_t error = Capture::check_free(device, "freeing memory")) return error;
     return Stream::inside_kernel() ? device_at(device).check_idle_but_caller(device)
                                    : device_at(device).wait(device);
   });
@@ -169,38 +151,72 @@ orError_t stream_create(int device, int priority, uint64_t id, orDriverStream** 
 }
 
 orError_t stream_destroy(orDriverStream* stream) {
+  if (const Ref<Capture> capture = capture_of(stream)) capture->abandon(unwrap(stream));
   unwrap(stream).release();
   return orSuccess;
 }
 
 orError_t stream_query(orDriverStream* stream) {
+  if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
+    return capture->refuse("asking whether a stream is done");
   return unwrap(stream).finished(unwrap(stream).submitted()) ? orSuccess : orErrorNotReady;
 }
 
 orError_t stream_synchronize(orDriverStream* stream) {
   return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
+      return capture->refuse("waiting for a stream");
     if (const orError_t error = unwrap(stream).wait(unwrap(stream).submitted())) return error;
     return unwrap(stream).take_failure(0);
   });
 }
 
 orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
-  return guarded([&] {
-    if (Ref<Record> record = unwrap(event).latest()) unwrap(stream).submit_wait(std::move(record));
+  return guarded([&]() -> orError_t {
+    Ref<Record> record = unwrap(event).latest();
+    if (!record) return orSuccess;
+    const Ref<Capture> capture = capture_of(stream);
+    if (record->captured) {
+      const Ref<Capture>& from = record->captured->capture;
+      if (!capture || capture.get() == from.get()) return from->wait(unwrap(stream), *record->captured);
+      static_cast<void>(from->refuse("waiting in another capture for an event of this one"));
+      return capture->refuse("waiting for an event of another capture");
+    }
+    if (capture) return capture->refuse("waiting for an event that was recorded outside of the capture");
+    unwrap(stream).submit_wait(std::move(record));
     return orSuccess;
   });
 }
 
+// A launch that was captured has no observer; see driver.h.
+orError_t capture_launch(Capture& capture, orDriverStream* stream, Node node, const void* args,
+                         size_t args_size, const orObserver* observer) {
+  if (observer) return fail(orErrorCapture, "the stream's capture began during the call");
+  return capture.add(unwrap(stream), std::move(node), args, args_size);
+}
+
 orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const void* args, size_t args_size,
                         const orObserver* observer) {
-  return guarded([&] {
+  return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
+      Node node;
+      node.kernel = kernel;
+      return capture_launch(*capture, stream, std::move(node), args, args_size, observer);
+    }
     unwrap(stream).launch(*kernel, args, args_size, observer);
     return orSuccess;
   });
 }
 
 orError_t stream_run(orDriverStream* stream, const orKernel* kernel, void* args, const orObserver* observer) {
-  return guarded([&] { return unwrap(stream).run(*kernel, args, observer); });
+  return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
+      char what[128];
+      std::snprintf(what, sizeof(what), "running '%s' at once", kernel->name ? kernel->name : "");
+      return capture->refuse(what);
+    }
+    return unwrap(stream).run(*kernel, args, observer);
+  });
 }
 
 struct CopyArgs {
@@ -240,13 +256,34 @@ orError_t stream_copy(orDriverStream* stream, void* dst, const void* src, size_t
   const bool to_device = kind == orMemcpyHostToDevice || kind == orMemcpyDeviceToDevice;
   const CopyArgs args = {to_device ? const_cast<void*>(kernel_view(dst)) : dst,
                          from_device ? kernel_view(src) : src, size};
-  return stream_launch(stream, &kCopy, &args, sizeof(args), observer);
+  return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
+      Node node;
+      node.kind = orGraphNodeMemcpy;
+      node.kernel = &kCopy;
+      node.size = size;
+      node.copy_kind = kind;
+      return capture_launch(*capture, stream, std::move(node), &args, sizeof(args), observer);
+    }
+    unwrap(stream).launch(kCopy, &args, sizeof(args), observer);
+    return orSuccess;
+  });
 }
 
 orError_t stream_fill(orDriverStream* stream, void* pointer, int value, size_t size,
                       const orObserver* observer) {
   const FillArgs args = {const_cast<void*>(kernel_view(pointer)), value, size};
-  return stream_launch(stream, &kFill, &args, sizeof(args), observer);
+  return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
+      Node node;
+      node.kind = orGraphNodeMemset;
+      node.kernel = &kFill;
+      node.size = size;
+      return capture_launch(*capture, stream, std::move(node), &args, sizeof(args), observer);
+    }
+    unwrap(stream).launch(kFill, &args, sizeof(args), observer);
+    return orSuccess;
+  });
 }
 
 orError_t change_schedule(orSchedule schedule, uint64_t seed) {
@@ -269,7 +306,9 @@ orError_t event_destroy(orDriverEvent* event) {
 }
 
 orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
-  return guarded([&] {
+  return guarded([&]() -> orError_t {
+    if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
+      return capture->record(unwrap(stream), unwrap(event));
     unwrap(event).record(unwrap(stream));
     return orSuccess;
   });
@@ -277,6 +316,7 @@ orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
 
 orError_t event_query(orDriverEvent* event) {
   const Ref<Record> record = unwrap(event).latest();
+  if (record && record->captured) return Capture::refuse_event(*record->captured, "asking for an event");
   return !record || record->done() ? orSuccess : orErrorNotReady;
 }
 
@@ -284,6 +324,7 @@ orError_t event_synchronize(orDriverEvent* event) {
   return guarded([&]() -> orError_t {
     const Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
+    if (record->captured) return Capture::refuse_event(*record->captured, "waiting for an event");
     if (!record->done()) {
       if (const orError_t error = record->stream->wait(record->ticket)) return error;
     }
@@ -296,6 +337,12 @@ orError_t event_elapsed(orDriverEvent* start, orDriverEvent* end, float* millise
   const Ref<Record> second = unwrap(end).latest();
   if (!first || !second) {
     return fail(orErrorInvalidValue, "the %s event was never recorded", first ? "end" : "start");
+  }
+  for (const Ref<Record>& record : {first, second}) {
+    if (record->captured) {
+      return fail(orErrorCapture, "the %s event was recorded in a capture and has no time; record it outside",
+                  record.get() == first.get() ? "start" : "end");
+    }
   }
   if (!first->done() || !second->done()) return orErrorNotReady;
   *milliseconds = static_cast<float>(static_cast<double>(second->time_ns - first->time_ns) * 1e-6);
@@ -336,6 +383,14 @@ constexpr orDriver kTable = {
     .event_synchronize = &event_synchronize,
     .event_elapsed = &event_elapsed,
     .device_drain = &device_drain,
+    .stream_begin_capture = &stream_begin_capture,
+    .stream_end_capture = &stream_end_capture,
+    .stream_capture_status = &stream_capture_status,
+    .stream_check_uncaptured = &stream_check_uncaptured,
+    .device_check_uncaptured = &device_check_uncaptured,
+    .graph_launch = &graph_launch,
+    .graph_node = &graph_node,
+    .graph_destroy = &graph_destroy,
 };
 
 }  // namespace

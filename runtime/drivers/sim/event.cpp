@@ -1,5 +1,6 @@
 #include "event.h"
 
+#include "capture.h"
 #include "schedule.h"
 #include "stream.h"
 
@@ -13,6 +14,7 @@ void Record::begin(Stream& new_stream, bool timing) {
   ticket = 0;
   time_ns = 0;
   failure = 0;
+  captured = {};
   timing_ = timing;
   done_.store(false, std::memory_order_relaxed);
 }
@@ -39,6 +41,16 @@ bool Record::add_waiter(Stream& stream) {
   stream.retain();
   stream.next_waiter = std::exchange(waiters_, &stream);
   return true;
+}
+
+Event::Event(bool timing) : timing_(timing) {}
+Event::~Event() = default;
+
+void Event::set_captured(Ref<CapturePoint> point) {
+  Ref<Record> record = Ref<Record>::adopt(new Record);
+  record->captured = std::move(point);
+  std::lock_guard lock(mutex_);
+  std::swap(latest_, record);
 }
 
 void Event::record(Stream& stream) {

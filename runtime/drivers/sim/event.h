@@ -11,6 +11,7 @@
 namespace openreg::sim {
 
 class Stream;
+struct CapturePoint;
 
 /// One record of an event. Whoever waits for it keeps it, so that a later record of the same event, or the
 /// event's end, changes nothing for them.
@@ -29,10 +30,11 @@ class Record : public Counted<Record> {
   /// Prepares for a recording, while nobody else has a reference.
   void begin(Stream& stream, bool timing);
 
-  Ref<Stream> stream;    // where it was recorded; it may outlive its handle through this
-  uint64_t ticket = 0;   // its place there
-  int64_t time_ns = 0;   // valid once done, with timing
-  uint64_t failure = 0;  // valid once done
+  Ref<Stream> stream;          // where it was recorded; it may outlive its handle through this
+  uint64_t ticket = 0;         // its place there
+  int64_t time_ns = 0;         // valid once done, with timing
+  uint64_t failure = 0;        // valid once done
+  Ref<CapturePoint> captured;  // made in a capture: never done, never waited for
 
  private:
   bool timing_ = false;
@@ -43,9 +45,12 @@ class Record : public Counted<Record> {
 
 class Event {
  public:
-  explicit Event(bool timing) : timing_(timing) {}
+  explicit Event(bool timing);
+  ~Event();
 
   void record(Stream& stream);
+  /// Its latest record is a point of a capture.
+  void set_captured(Ref<CapturePoint> point);
   /// The latest record; empty if there is none.
   Ref<Record> latest();
 

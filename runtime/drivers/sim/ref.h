@@ -23,6 +23,8 @@ class Counted {
     }
     return false;
   }
+  /// True if there is no reference any more: its destructor runs, or is about to.
+  bool dying() const { return references_.load(std::memory_order_acquire) == 0; }
   /// True if the caller's reference is the only one.
   bool unique() const { return references_.load(std::memory_order_acquire) == 1; }
 

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "capture.h"
 #include "device.h"
 #include "executor.h"
 #include "pause.h"
@@ -120,6 +121,26 @@ void Stream::submit_wait(Ref<Record> record) {
   schedule();
 }
 
+Ref<Capture> Stream::capture() {
+  std::lock_guard lock(submit_mutex_);
+  return capture_;
+}
+
+bool Stream::begin_capture(Ref<Capture> capture) {
+  std::lock_guard lock(submit_mutex_);
+  if (capture_) return false;
+  capture_ = std::move(capture);
+  capturing_.store(true, std::memory_order_release);
+  return true;
+}
+
+void Stream::end_capture() {
+  Ref<Capture> before;  // let go of outside the lock
+  std::lock_guard lock(submit_mutex_);
+  std::swap(before, capture_);
+  capturing_.store(false, std::memory_order_release);
+}
+
 // ---- Claiming
 // -----------------------------------------------------------------------------------------------
 
@@ -237,9 +258,7 @@ void Stream::execute(Operation& operation) {
   }
 }
 
-namespace {
-
-orError_t call(const orKernel& kernel, void* args, char* why, size_t why_size) {
+orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size) {
   orError_t result;
   try {
     result = kernel.run(args, why, why_size);
@@ -253,12 +272,14 @@ orError_t call(const orKernel& kernel, void* args, char* why, size_t why_size) {
   return result;
 }
 
+namespace {
+
 // Runs a kernel and whatever belongs to it, and reads the clock only for an observer.
 orError_t call_observed(const orKernel& kernel, void* args, const orObserver* observer, char* why,
                         size_t why_size) {
   why[0] = '\0';
   const int64_t start = observer ? now_ns() : 0;
-  const orError_t result = call(kernel, args, why, why_size);
+  const orError_t result = call_kernel(kernel, args, why, why_size);
   const int64_t end = observer ? now_ns() : 0;
   if (kernel.release) kernel.release(args);
   if (observer)

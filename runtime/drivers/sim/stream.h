@@ -32,6 +32,7 @@
 
 namespace openreg::sim {
 
+class Capture;
 class Device;
 
 class Stream : public Counted<Stream> {
@@ -54,6 +55,14 @@ class Stream : public Counted<Stream> {
   /// Reports and clears the failure of a kernel, if there is one that nobody was told of. `number` names one
   /// failure; 0 is any.
   [[nodiscard]] orError_t take_failure(uint64_t number);
+
+  // ---- Being captured: then nothing is submitted, see capture.h.
+  bool capturing() const { return capturing_.load(std::memory_order_acquire); }
+  /// Empty if it is not captured.
+  Ref<Capture> capture();
+  /// False if it is captured already.
+  [[nodiscard]] bool begin_capture(Ref<Capture> capture);
+  void end_capture();
 
   // ---- For kernels that call back.
   /// True if a kernel of this stream is on the calling thread's stack.
@@ -121,9 +130,11 @@ class Stream : public Counted<Stream> {
   // what had been submitted by that moment.
   std::atomic<uint64_t> drop_through_{0};
 
-  std::mutex submit_mutex_;  // guards the producing end of queue_, and blocked_on_
+  std::mutex submit_mutex_;  // guards the producing end of queue_, blocked_on_ and capture_
   OperationQueue queue_;
   Ref<Record> blocked_on_;
+  Ref<Capture> capture_;
+  std::atomic<bool> capturing_{false};  // capture_ is not empty
 
   std::mutex failure_mutex_;  // guards the two below, and changes of drop_through_
   uint64_t failure_number_ = 0;
@@ -134,6 +145,9 @@ class Stream : public Counted<Stream> {
   uint64_t wake_count_ = 0;
   std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that someone sleeps for
 };
+
+/// Runs a kernel; what it throws, or fails without a word, is put into words. `why` is empty at first.
+[[nodiscard]] orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size);
 
 /// The words for a failed kernel.
 void format_failure(char* words, size_t size, const orKernel& kernel, const Stream& stream, const char* why);

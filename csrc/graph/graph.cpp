@@ -1,0 +1,210 @@
+#include "graph/graph.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "event/event.h"
+#include "graph/capture.h"
+#include "memory/host_allocator.h"
+#include "memory/routes.h"
+#include "stream/stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <fstream>
+
+namespace openreg {
+namespace {
+
+// As in torch.cuda: the first of the pair for pools of one capture, the second for pools that were asked for.
+std::atomic<c10::CaptureId_t> pools_handed_out{0};
+
+orCaptureMode mode_for(at::GraphCaptureMode mode) {
+  switch (mode) {
+    case at::GraphCaptureMode::ThreadLocal:
+      return orCaptureThreadLocal;
+    case at::GraphCaptureMode::Relaxed:
+      return orCaptureRelaxed;
+    default:
+      return orCaptureGlobal;
+  }
+}
+
+}  // namespace
+
+c10::MempoolId_t graph_pool_handle() {
+  return {0, ++pools_handed_out};
+}
+
+Graph::~Graph() {
+  if (state_ == State::Capturing) {
+    // Nobody will end it: the streams are let go, and what was captured is dropped.
+    (void)leave_capture();
+    state_ = State::Captured;
+  }
+  reset();
+}
+
+void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
+  TORCH_CHECK(state_ == State::Empty,
+              "this graph has captured already; reset() it first, or make another for another capture");
+  device_ = current_device();
+  const c10::Stream stream = current_stream(device_);
+  TORCH_CHECK(stream != default_stream(device_),
+              "graphs are captured on a stream other than the default one: make a Stream current first. "
+              "(A replay may use any stream.)");
+  const c10::MempoolId_t used =
+      pool.first == 0 && pool.second == 0 ? c10::MempoolId_t{++pools_handed_out, 0} : pool;
+  TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
+              ", ", pool.second,
+              ") went with the last graph that used it; graph_pool_handle() gives one that ", "stays");
+  OR_CHECK(orStreamBeginCapture(stream_handle(stream), mode_for(mode)));
+  captures_underway.fetch_add(1);
+  const uint64_t id = capture_of(stream_handle(stream));
+  const auto takes_part = [id](c10::Stream asked) {
+    return asked.device_type() == kDevice && capture_of(stream_handle(asked)) == id;
+  };
+  captured_ = stream;
+  pool_ = used;
+  random_ = c10::make_intrusive<RandomReplay>();
+  RandomReplay::begin(id, random_);
+  host_allocator().begin_allocate_to_pool(pool_, takes_part);
+  begin_route(device_, pool_, takes_part);
+  state_ = State::Capturing;
+}
+
+// Ends the capture for everybody who takes part in it.
+orError_t Graph::leave_capture() {
+  const orStream_t stream = stream_handle(*captured_);
+  RandomReplay::end(capture_of(stream));
+  end_route(device_, pool_);
+  host_allocator().end_allocate_to_pool(pool_);
+  captures_underway.fetch_sub(1);
+  return orStreamEndCapture(stream, &graph_);
+}
+
+void Graph::capture_end() {
+  TORCH_CHECK(state_ == State::Capturing, "capture_end() without a capture_begin() that succeeded");
+  TORCH_CHECK(current_stream(device_) == *captured_,
+              "a capture ends on the stream on which it began: make that stream current again");
+  const orError_t ended = leave_capture();
+  if (ended != orSuccess) {
+    state_ = State::Empty;
+    give_up_memory();
+    raise(ended, "orStreamEndCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
+  }
+  state_ = keep_ ? State::Captured : State::Ready;
+  size_t nodes = 0;
+  OR_CHECK(orGraphGetNodeCount(graph_, &nodes));
+  if (nodes == 0) {
+    TORCH_WARN("the graph is empty: nothing was launched on the stream of the capture, device ",
+               static_cast<int>(device_), ", stream ", captured_->id(),
+               ". Was the work meant for another device or stream?");
+  }
+}
+
+void Graph::instantiate() {
+  TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
+              "instantiate() without a capture that succeeded");
+  state_ = State::Ready;
+}
+
+void Graph::replay() {
+  if (state_ == State::Captured) {
+    instantiate();
+  }
+  TORCH_CHECK(state_ == State::Ready, "replay() without a capture that succeeded");
+  DeviceScope scope(device_);
+  const c10::Stream stream = current_stream(device_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!random_->empty()) {
+    order_behind_last_replay(stream);
+    random_->place(stream_handle(stream));
+  }
+  OR_CHECK(orGraphLaunch(graph_, stream_handle(stream)));
+  last_ = stream;
+}
+
+// The runtime orders launches of one graph, but not what goes in front of them.
+void Graph::order_behind_last_replay(c10::Stream stream) {
+  if (C10_LIKELY(!last_.has_value() || *last_ == stream)) {
+    return;
+  }
+  void* done = nullptr;
+  record_event(&done, *last_, device_, c10::EventFlag::PYTORCH_DEFAULT);
+  block_on_event(done, stream);
+  destroy_event(done);
+}
+
+void Graph::reset() {
+  TORCH_CHECK(state_ != State::Capturing, "a graph cannot be reset during its capture; end it first");
+  if (state_ == State::Empty) {
+    return;
+  }
+  state_ = State::Empty;
+  if (graph_ != nullptr) {
+    (void)!orGraphDestroy(std::exchange(graph_, nullptr));
+  }
+  last_.reset();
+  give_up_memory();
+}
+
+void Graph::give_up_memory() noexcept {
+  random_.reset();
+  captured_.reset();
+  release_pool(device_, pool_);
+  if (pool_.first != 0) {  // the host's allocator cannot revive a pool, and a handle may be used again
+    host_allocator().release_pool(pool_);
+  }
+  pool_ = {0, 0};
+}
+
+c10::MempoolId_t Graph::pool() const {
+  TORCH_CHECK(state_ == State::Captured || state_ == State::Ready, "pool() without a capture that succeeded");
+  return pool_;
+}
+
+void Graph::debug_dump(const std::string& path) {
+  TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
+              "debug_dump() without a capture that succeeded");
+  if (!debug_) {
+    TORCH_WARN("debug_dump() writes nothing unless enable_debug_mode() was called before");
+    return;
+  }
+  std::ofstream file(path);
+  size_t nodes = 0;
+  OR_CHECK(orGraphGetNodeCount(graph_, &nodes));
+  file << "digraph {\n";
+  for (size_t i = 0; i < nodes; ++i) {
+    orGraphNode node{};
+    node.struct_size = sizeof(node);
+    OR_CHECK(orGraphGetNode(graph_, i, &node));
+    file << "  n" << i << " [label=\"" << i << ": " << node.name;
+    if (node.kind != orGraphNodeKernel) {
+      file << ", " << node.size << " bytes";
+    }
+    file << "\\nstream " << node.stream << "\"];\n";
+    for (size_t k = 0; k < node.after_count; ++k) {
+      file << "  n" << node.after[k] << " -> n" << i << ";\n";
+    }
+  }
+  file << "}\n";
+  TORCH_CHECK(file.flush().good(), "the graph could not be written to '", path, "'");
+}
+
+namespace {
+
+std::unique_ptr<at::GraphImplInterface> make_graph(at::GraphImplArgs args) {
+  return std::make_unique<Graph>(args);
+}
+
+// The registry's key is the device's name in capitals, which REGISTER_GRAPH_IMPL would have as a literal.
+[[maybe_unused]] const bool registered = [] {
+  std::string key = OR_DEVICE_NAME;
+  std::ranges::transform(key, key.begin(), [](unsigned char c) { return std::toupper(c); });
+  at::GraphImplRegistry()->Register(key, &make_graph);
+  return true;
+}();
+
+}  // namespace
+}  // namespace openreg

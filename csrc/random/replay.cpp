@@ -1,0 +1,83 @@
+#include "random/replay.h"
+
+#include "common/check.h"
+
+#include <unordered_map>
+
+namespace openreg {
+namespace {
+
+struct Captures {
+  std::mutex mutex;  // guards replays
+  std::unordered_map<uint64_t, c10::intrusive_ptr<RandomReplay>> replays;
+};
+
+Captures& captures() {
+  static auto* made = new Captures;
+  return *made;
+}
+
+// The argument block of the kernel that writes a cell. It keeps the cell alive.
+struct Write {
+  RandomReplay* owner;  // a reference
+  RandomState* cell;
+  RandomState value;
+
+  static orError_t run(void* args, char*, size_t) {
+    const auto& write = *static_cast<const Write*>(args);
+    *write.cell = write.value;
+    return orSuccess;
+  }
+  static void release(void* args) { c10::raw::intrusive_ptr::decref(static_cast<const Write*>(args)->owner); }
+};
+
+constexpr orKernel kWrite = {"random numbers of a graph", &Write::run, &Write::release};
+
+}  // namespace
+
+void RandomReplay::begin(uint64_t capture, c10::intrusive_ptr<RandomReplay> replay) {
+  std::lock_guard<std::mutex> lock(captures().mutex);
+  captures().replays.emplace(capture, std::move(replay));
+}
+
+void RandomReplay::end(uint64_t capture) {
+  std::lock_guard<std::mutex> lock(captures().mutex);
+  captures().replays.erase(capture);
+}
+
+c10::intrusive_ptr<RandomReplay> RandomReplay::of(uint64_t capture) {
+  std::lock_guard<std::mutex> lock(captures().mutex);
+  const auto found = captures().replays.find(capture);
+  return found == captures().replays.end() ? nullptr : found->second;
+}
+
+RandomPlace RandomReplay::reserve(const c10::intrusive_ptr<RandomSource>& source) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found =
+      std::find_if(cells_.begin(), cells_.end(), [&](const auto& cell) { return cell->source == source; });
+  if (found == cells_.end()) {
+    cells_.push_back(std::make_unique<Cell>(Cell{source}));
+    found = cells_.end() - 1;
+  }
+  Cell& cell = **found;
+  RandomPlace place;
+  place.state.offset = cell.used;
+  place.base = &cell.base;
+  place.owner = c10::intrusive_ptr<c10::intrusive_ptr_target>::reclaim_copy(this);
+  cell.used += kNumbersPerLaunch;
+  return place;
+}
+
+void RandomReplay::place(orStream_t stream) {
+  for (const auto& cell : cells_) {
+    const Write write{this, &cell->base, cell->source->reserve(cell->used)};
+    c10::raw::intrusive_ptr::incref(this);
+    const orError_t answer = orLaunchKernel(stream, &kWrite, &write, sizeof(write));
+    if (answer != orSuccess) {
+      c10::raw::intrusive_ptr::decref(this);
+      OR_CHECK(answer);
+    }
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,45 @@
+// Graphs and the private pools of memory that they use. Graphs themselves are torch.accelerator's.
+#include "graph/graph.h"
+
+#include "bindings.h"
+#include "device/device.h"
+#include "graph/capture.h"
+#include "memory/routes.h"
+#include "stream/stream.h"
+
+#include <torch/csrc/Exceptions.h>
+
+namespace {
+
+using torch::wrap_pybind_function_no_gil;
+
+c10::DeviceIndex checked(int device) {
+  openreg::device_properties(static_cast<c10::DeviceIndex>(device));
+  return static_cast<c10::DeviceIndex>(device);
+}
+
+}  // namespace
+
+void bind_graph(py::module_& m) {
+  m.def("graph_pool_handle", [] { return openreg::graph_pool_handle(); });
+  m.def("is_current_stream_capturing", wrap_pybind_function_no_gil([] {
+          return openreg::stream_is_capturing(openreg::current_stream(openreg::current_device()));
+        }));
+  m.def("use_pool", wrap_pybind_function_no_gil(
+                        [](int device, c10::MempoolId_t pool) { openreg::use_pool(checked(device), pool); }));
+  m.def("release_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          openreg::release_pool(checked(device), pool);
+        }));
+  m.def("pool_users", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          return openreg::pool_users(checked(device), pool);
+        }));
+  m.def("begin_thread_route", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          openreg::begin_thread_route(checked(device), pool);
+        }));
+  m.def("end_route", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          openreg::end_route(checked(device), pool);
+        }));
+  m.def("empty_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          openreg::empty_pool(checked(device), pool);
+        }));
+}

@@ -1,0 +1,280 @@
+"""Graphs: the work of a stream, captured once and replayed without Python.
+
+``torch.accelerator.Graph`` is the graph itself; here is what ``torch.cuda`` has around one, under the same
+names. The memory that a capture allocates belongs to the graph's private pool; ``MemPool`` and
+``use_mem_pool`` give other code such a pool.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torch_openreg import _C
+from torch_openreg._build import DEVICE_NAME
+
+from ._lazy import _lazy_init
+from .device import DeviceLike, current_device, index_of, synchronize
+from .stream import Stream, StreamContext
+
+PoolHandle = tuple[int, int]
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether what the current stream is given is captured and does not run. Opens no device."""
+    return _C.is_current_stream_capturing()
+
+
+def graph_pool_handle() -> PoolHandle:
+    """The number of a memory pool for graphs to share."""
+    return _C.graph_pool_handle()
+
+
+class OpenRegGraph(torch.accelerator.Graph):
+    """A graph with the signatures of ``torch.cuda.CUDAGraph``."""
+
+    def __new__(cls, keep_graph: bool = False) -> "OpenRegGraph":
+        _lazy_init()
+        return super().__new__(cls, keep_graph)
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(keep_graph)
+
+    def capture_begin(self, pool: PoolHandle | None = None, capture_error_mode: str = "global") -> None:
+        """Begins to capture the current stream, which must not be the default one.
+
+        ``capture_error_mode`` says who must not free memory meanwhile: "global" every thread, "thread_local"
+        the calling one, "relaxed" nobody.
+        """
+        self.graph_pool = pool
+        self.capture_error_mode = capture_error_mode
+        super().capture_begin()
+
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        """Nothing to do: every generator that is used in the capture takes part. Refuses other devices'."""
+        if generator.device.type != DEVICE_NAME:
+            raise RuntimeError(
+                f"expected a generator of {DEVICE_NAME}, but this one belongs to {generator.device}"
+            )
+
+
+class graph:
+    """Captures the work of a ``with`` block into a graph, on a stream of its own or on ``stream``."""
+
+    default_capture_stream: Stream | None = None
+
+    def __init__(
+        self,
+        openreg_graph: torch.accelerator.Graph,
+        pool: PoolHandle | None = None,
+        stream: torch.Stream | None = None,
+        capture_error_mode: str = "global",
+    ) -> None:
+        if stream is None:
+            if graph.default_capture_stream is None:
+                graph.default_capture_stream = Stream()
+            stream = graph.default_capture_stream
+        self.graph = openreg_graph
+        self.capture_stream = stream
+        self._settings = (pool, capture_error_mode)
+        self._stream_context = StreamContext(stream)
+
+    def __enter__(self) -> None:
+        synchronize()
+        torch.accelerator.empty_cache()
+        torch.accelerator.empty_host_cache()
+        self.graph.graph_pool, self.graph.capture_error_mode = self._settings
+        self._stream_context.__enter__()
+        try:
+            torch.accelerator.Graph.capture_begin(self.graph)
+        except BaseException:
+            self._stream_context.__exit__()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self.graph.capture_end()
+        finally:
+            self._stream_context.__exit__(*exception)
+
+
+class MemPool:
+    """A private pool of device memory. What is allocated from it returns to it, and nobody else is given it.
+
+    When the object goes, so does the pool: its free memory at once, the rest with the tensors that hold it
+    and ``torch.accelerator.empty_cache``.
+    """
+
+    def __init__(self) -> None:
+        _lazy_init()
+        self._id = graph_pool_handle()
+        self._device = current_device()
+        _C.use_pool(self._device, self._id)
+
+    @property
+    def id(self) -> PoolHandle:
+        return self._id
+
+    def use_count(self) -> int:
+        """How many use the pool: this object, graphs, and ``use_mem_pool`` blocks that are open."""
+        return _C.pool_users(self._device, self._id)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_device"):
+            _C.release_pool(self._device, self._id)
+            _C.empty_pool(self._device, self._id)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    """Allocations of this thread come from ``pool`` in a ``with`` block."""
+    index = index_of(device)
+    _C.begin_thread_route(index, pool.id)
+    try:
+        yield
+    finally:
+        _C.end_route(index, pool.id)
+        _C.release_pool(index, pool.id)
+
+
+def make_graphed_callables(
+    callables: Callable[..., Any] | tuple[Callable[..., Any], ...],
+    sample_args: tuple[Any, ...],
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: PoolHandle | None = None,
+) -> Any:
+    """Callables whose forward is one graph and whose backward is another, for training loops.
+
+    ``sample_args`` has the shapes, dtypes and ``requires_grad`` of the real arguments, which are copied into
+    it. With a tuple of callables, ``sample_args`` is a tuple of their arguments; they share one pool and have
+    to be called in that order. A module is changed in place; in the other of its modes (training or not) it
+    runs as before.
+    """
+    if torch.is_autocast_enabled(DEVICE_NAME) and torch.is_autocast_cache_enabled():
+        raise RuntimeError("make_graphed_callables cannot use autocast's cache: pass cache_enabled=False")
+    several = isinstance(callables, tuple)
+    functions = callables if several else (callables,)
+    samples = sample_args if several else (sample_args,)
+    if len(functions) != len(samples):
+        raise ValueError(f"there are {len(functions)} callables, but sample_args for {len(samples)}")
+    parts = [
+        _Part(function, sample, allow_unused_input)
+        for function, sample in zip(functions, samples, strict=True)
+    ]
+
+    synchronize()
+    with StreamContext(Stream()):
+        for part in parts:
+            for _ in range(num_warmup_iters):
+                part.warm_up()
+    synchronize()
+
+    pool = graph_pool_handle() if pool is None else pool
+    # In the order in which they will run, since memory that one has freed is the next one's.
+    for part in parts:
+        part.capture_forward(pool)
+    for part in reversed(parts):
+        part.capture_backward(pool)
+    graphed = tuple(part.wrap() for part in parts)
+    return graphed if several else graphed[0]
+
+
+class _Part:
+    """One callable on its way to two graphs."""
+
+    def __init__(self, function: Callable[..., Any], sample: tuple[Any, ...], allow_unused: bool) -> None:
+        self.function = function
+        self.sample = sample
+        self.allow_unused = allow_unused
+        self.arguments = tuple(pytree.arg_tree_leaves(*sample))
+        if not all(isinstance(argument, torch.Tensor) for argument in self.arguments):
+            raise TypeError("sample_args may hold nothing but tensors")
+        self.parameters: tuple[torch.Tensor, ...] = ()
+        if isinstance(function, torch.nn.Module):
+            if function._backward_hooks or function._forward_hooks or function._forward_pre_hooks:
+                raise RuntimeError("the module has hooks; register them after make_graphed_callables")
+            if any(buffer.requires_grad for buffer in function.buffers()):
+                raise RuntimeError("the module has a buffer that requires gradients; make it a parameter")
+            self.parameters = tuple(function.parameters())
+        self.inputs = self.arguments + self.parameters
+        self.wanted = tuple(tensor for tensor in self.inputs if tensor.requires_grad)
+        self.forward_graph = OpenRegGraph()
+        self.backward_graph = OpenRegGraph()
+
+    def gradients(self, outputs: list[torch.Tensor], grads: tuple[torch.Tensor, ...]) -> Any:
+        return torch.autograd.grad(outputs, self.wanted, grads, allow_unused=self.allow_unused)
+
+    def warm_up(self) -> None:
+        outputs = [o for o in pytree.tree_leaves(self.function(*self.sample)) if o.requires_grad]
+        if outputs and self.wanted:
+            self.gradients(outputs, tuple(torch.empty_like(output) for output in outputs))
+
+    def capture_forward(self, pool: PoolHandle) -> None:
+        with graph(self.forward_graph, pool=pool):
+            result = self.function(*self.sample)
+        self.outputs, self.structure = pytree.tree_flatten(result)
+
+    def capture_backward(self, pool: PoolHandle) -> None:
+        self.grad_outputs = tuple(torch.empty_like(o) if o.requires_grad else None for o in self.outputs)
+        self.grad_inputs: list[torch.Tensor | None] = [None] * len(self.inputs)
+        outputs = [output for output in self.outputs if output.requires_grad]
+        if not outputs or not self.wanted:
+            return
+        with graph(self.backward_graph, pool=pool):
+            made = self.gradients(outputs, tuple(grad for grad in self.grad_outputs if grad is not None))
+        places = [i for i, tensor in enumerate(self.inputs) if tensor.requires_grad]
+        for place, gradient in zip(places, made, strict=True):
+            self.grad_inputs[place] = gradient
+
+    def wrap(self) -> Callable[..., Any]:
+        node = _node_for(self)
+
+        def call(*args: Any) -> Any:
+            results = node.apply(*pytree.arg_tree_leaves(*args), *self.parameters)
+            return pytree.tree_unflatten(list(results), self.structure)
+
+        if not isinstance(self.function, torch.nn.Module):
+            return call
+        module, before, captured_mode = self.function, self.function.forward, self.function.training
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            graphed = module.training == captured_mode and not kwargs
+            return call(*args) if graphed else before(*args, **kwargs)
+
+        module.forward = forward  # type: ignore[method-assign]
+        return module
+
+
+def _copy_into(static: torch.Tensor, given: torch.Tensor) -> None:
+    if static.data_ptr() != given.data_ptr():
+        static.copy_(given)
+
+
+def _node_for(part: _Part) -> type[torch.autograd.Function]:
+    """The autograd function whose forward and backward replay the part's graphs."""
+
+    class Graphed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            for static, given in zip(part.arguments, inputs, strict=False):
+                _copy_into(static, given)
+            part.forward_graph.replay()
+            results = tuple(output.detach() for output in part.outputs)
+            ctx.mark_non_differentiable(
+                *(r for r, o in zip(results, part.outputs, strict=True) if not o.requires_grad)
+            )
+            return results
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+            for static, given in zip(part.grad_outputs, grads, strict=True):
+                if static is not None:
+                    _copy_into(static, given)
+            part.backward_graph.replay()
+            return tuple(None if grad is None else grad.detach() for grad in part.grad_inputs)
+
+    return Graphed

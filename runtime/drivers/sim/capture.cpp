@@ -1,0 +1,292 @@
+#include "capture.h"
+
+#include "event.h"
+#include "words.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <utility>
+
+namespace openreg::sim {
+namespace {
+
+using ull = unsigned long long;
+
+// All captures that have begun and not ended, for calls that concern a device and not a stream.
+struct Underway {
+  std::atomic<int> count{0};
+  std::mutex mutex;  // guards captures
+  std::vector<Ref<Capture>> captures;
+};
+
+Underway& underway() {
+  static auto* all = new Underway;  // leaked, as everything that threads may use while the process exits
+  return *all;
+}
+
+std::vector<Ref<Capture>> captures_underway() {
+  if (underway().count.load(std::memory_order_acquire) == 0) [[likely]]
+    return {};
+  std::lock_guard lock(underway().mutex);
+  return underway().captures;
+}
+
+void add_to(std::vector<uint32_t>& tails, const std::vector<uint32_t>& more) {
+  for (const uint32_t node : more) {
+    if (std::find(tails.begin(), tails.end(), node) == tails.end()) tails.push_back(node);
+  }
+}
+
+}  // namespace
+
+CapturePoint::CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind)
+    : capture(std::move(in)), tails(std::move(behind)) {}
+CapturePoint::~CapturePoint() = default;
+
+Capture::Capture(orCaptureMode mode, uint64_t id)
+    : mode_(mode), id_(id), thread_(std::this_thread::get_id()), graph_(Ref<Graph>::adopt(new Graph)) {}
+Capture::~Capture() = default;
+
+// ---- Beginning and ending
+
+orError_t Capture::begin(Stream& origin, orCaptureMode mode) {
+  static std::atomic<uint64_t> next_id{1};
+  const Ref<Capture> capture = Ref<Capture>::adopt(new Capture(mode, next_id.fetch_add(1)));
+  {
+    std::lock_guard all(underway().mutex);
+    underway().captures.push_back(capture);
+    underway().count.fetch_add(1);
+  }
+  {
+    std::lock_guard lock(capture->mutex_);
+    capture->members_.push_back({Ref<Stream>(&origin), {}});
+    if (origin.begin_capture(capture)) return orSuccess;
+    capture->members_.clear();
+    capture->ended_ = true;
+  }
+  forget(*capture);
+  return fail(orErrorCapture, "stream %llu of device %d is being captured already", ull(origin.id()),
+              origin.device_index());
+}
+
+orError_t Capture::end(Stream& stream, Ref<Graph>& graph) {
+  const Ref<Capture> capture = stream.capture();
+  if (!capture) {
+    return fail(orErrorCapture, "stream %llu of device %d is not being captured", ull(stream.id()),
+                stream.device_index());
+  }
+  std::vector<Member> members;  // let go of outside the lock
+  Ref<Graph> made;
+  std::string invalid;
+  bool joined;
+  {
+    std::lock_guard lock(capture->mutex_);
+    if (capture->ended_) return fail(orErrorCapture, "the capture was ended by another thread");
+    const Stream& origin = *capture->members_.front().stream;
+    if (&origin != &stream) {
+      return fail(orErrorCapture,
+                  "stream %llu of device %d has joined the capture of stream %llu of device %d, which has to "
+                  "end there",
+                  ull(stream.id()), stream.device_index(), ull(origin.id()), origin.device_index());
+    }
+    if (capture->mode_ != orCaptureRelaxed && capture->thread_ != std::this_thread::get_id()) {
+      return fail(orErrorCapture,
+                  "the capture of stream %llu of device %d was begun by another thread and has to be ended "
+                  "by it; only a relaxed capture may change threads",
+                  ull(stream.id()), stream.device_index());
+    }
+    joined = capture->joined();
+    invalid = capture->invalid_;
+    made = std::move(capture->graph_);
+    members = capture->detach();
+  }
+  forget(*capture);
+  if (!invalid.empty()) {
+    return fail(orErrorCaptureInvalidated, "the capture of stream %llu of device %d is invalid: %s",
+                ull(stream.id()), stream.device_index(), invalid.c_str());
+  }
+  if (!joined) {
+    return fail(orErrorCapture,
+                "the capture of stream %llu of device %d has work on another stream that was not joined: "
+                "record an event there and let stream %llu wait for it before the end",
+                ull(stream.id()), stream.device_index(), ull(stream.id()));
+  }
+  graph = std::move(made);
+  return orSuccess;
+}
+
+// Under the lock. The caller drops what it returns without it.
+std::vector<Capture::Member> Capture::detach() {
+  for (const Member& member : members_) member.stream->end_capture();
+  ended_ = true;
+  return std::exchange(members_, {});
+}
+
+void Capture::forget(Capture& capture) {
+  Ref<Capture> forgotten;
+  std::lock_guard lock(underway().mutex);
+  auto& all = underway().captures;
+  const auto found = std::find_if(all.begin(), all.end(), [&](auto& one) { return one.get() == &capture; });
+  if (found == all.end()) return;
+  forgotten = std::move(*found);
+  all.erase(found);
+  underway().count.fetch_sub(1);
+}
+
+void Capture::abandon(Stream& stream) {
+  std::vector<Member> members;
+  Ref<Graph> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    if (ended_ || members_.front().stream.get() != &stream) return;
+    invalidate("the stream that began it was destroyed");
+    dropped = std::move(graph_);
+    members = detach();
+  }
+  forget(*this);
+}
+
+bool Capture::joined() const {
+  const size_t count = graph_->nodes().size();
+  std::vector<bool> reached(count, false);
+  for (const uint32_t node : members_.front().tails) reached[node] = true;
+  for (size_t i = count; i-- > 0;) {
+    if (!reached[i]) return false;
+    for (const uint32_t before : graph_->nodes()[i].after) reached[before] = true;
+  }
+  return true;
+}
+
+// ---- What a captured stream is given
+
+Capture::Member* Capture::find(const Stream& stream) {
+  for (Member& member : members_) {
+    if (member.stream.get() == &stream) return &member;
+  }
+  return nullptr;
+}
+
+orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_size) {
+  std::lock_guard lock(mutex_);
+  if (!invalid_.empty()) return fail_invalid();
+  Member* member = find(stream);
+  if (!member) return fail(orErrorCapture, "the capture has just ended");
+  node.device = stream.device_index();
+  node.stream = stream.id();
+  node.after = member->tails;
+  member->tails.reserve(1);
+  const uint32_t index = graph_->add(std::move(node), args, args_size);
+  member->tails.assign(1, index);
+  return orSuccess;
+}
+
+orError_t Capture::record(Stream& stream, Event& event) {
+  std::vector<uint32_t> tails;
+  {
+    std::lock_guard lock(mutex_);
+    if (!invalid_.empty()) return fail_invalid();
+    const Member* member = find(stream);
+    if (!member) return fail(orErrorCapture, "the capture has just ended");
+    tails = member->tails;
+  }
+  event.set_captured(Ref<CapturePoint>::adopt(new CapturePoint(Ref<Capture>(this), std::move(tails))));
+  return orSuccess;
+}
+
+orError_t Capture::wait(Stream& stream, const CapturePoint& point) {
+  std::lock_guard lock(mutex_);
+  if (!invalid_.empty()) return fail_invalid();
+  if (ended_) {
+    return fail(orErrorCapture,
+                "the event was recorded in a capture, which has ended: there is nothing to wait for; record "
+                "it again outside of the capture");
+  }
+  Member* member = find(stream);
+  if (!member) {
+    members_.push_back({Ref<Stream>(&stream), {}});
+    if (!stream.begin_capture(Ref<Capture>(this))) {
+      members_.pop_back();
+      return fail(orErrorCapture, "stream %llu of device %d was captured by another thread meanwhile",
+                  ull(stream.id()), stream.device_index());
+    }
+    member = &members_.back();
+  }
+  add_to(member->tails, point.tails);
+  return orSuccess;
+}
+
+// ---- What it must not be asked
+
+void Capture::invalidate(const char* words) {
+  if (invalid_.empty()) invalid_ = words;
+}
+
+orError_t Capture::fail_invalid() {
+  return fail(orErrorCaptureInvalidated, "the capture is invalid and can only be ended: %s",
+              invalid_.c_str());
+}
+
+orError_t Capture::refuse(const char* what) {
+  std::lock_guard lock(mutex_);
+  if (!invalid_.empty()) return fail_invalid();
+  char words[384];
+  if (ended_) {
+    std::snprintf(words, sizeof(words), "%s is not possible during a capture", what);
+  } else {
+    const Stream& origin = *members_.front().stream;
+    std::snprintf(words, sizeof(words),
+                  "%s is not possible while stream %llu of device %d is captured into a graph, since nothing "
+                  "runs before the graph is launched",
+                  what, ull(origin.id()), origin.device_index());
+    invalidate(words);
+  }
+  return fail(orErrorCapture, "%s", words);
+}
+
+orError_t Capture::refuse_event(const CapturePoint& point, const char* what) {
+  {
+    std::lock_guard lock(point.capture->mutex_);
+    if (point.capture->ended_) {
+      return fail(orErrorCapture,
+                  "%s is not possible: the event was last recorded in a capture and has no time of its own; "
+                  "record it again outside of the capture",
+                  what);
+    }
+  }
+  return point.capture->refuse(what);
+}
+
+bool Capture::touches(int device) {
+  std::lock_guard lock(mutex_);
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const Member& member) { return member.stream->device_index() == device; });
+}
+
+orError_t Capture::check_wait(int device) {
+  for (const Ref<Capture>& capture : captures_underway()) {
+    if (!capture->touches(device)) continue;
+    char what[64];
+    std::snprintf(what, sizeof(what), "waiting for device %d", device);
+    return capture->refuse(what);
+  }
+  return orSuccess;
+}
+
+orError_t Capture::check_free(int device, const char* what) {
+  for (const Ref<Capture>& capture : captures_underway()) {
+    const bool forbids =
+        capture->mode_ == orCaptureGlobal ||
+        (capture->mode_ == orCaptureThreadLocal && capture->thread_ == std::this_thread::get_id());
+    if (forbids && capture->touches(device)) return capture->refuse(what);
+  }
+  return orSuccess;
+}
+
+orCaptureStatus Capture::status() {
+  std::lock_guard lock(mutex_);
+  if (ended_) return orCaptureNone;
+  return invalid_.empty() ? orCaptureActive : orCaptureBroken;
+}
+
+}  // namespace openreg::sim

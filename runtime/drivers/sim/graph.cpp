@@ -1,0 +1,98 @@
+#include "graph.h"
+
+#include "schedule.h"
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace openreg::sim {
+
+/// The argument block of a launch: copied into the stream's queue, and changed there while it runs.
+struct Graph::Replay {
+  Graph* graph;           // a reference
+  orObserver* observers;  // owned; or NULL
+  uint32_t told;          // so many of them know
+
+  void tell(int64_t start_ns, int64_t end_ns, orError_t result) {
+    const orObserver& observer = observers[told++];
+    if (observer.done) observer.done(observer.user, start_ns, end_ns, result);
+  }
+};
+
+const orKernel Graph::kKernel = {"graph", &Graph::run_replay, &Graph::release_replay};
+
+Graph::~Graph() {
+  for (Node& node : nodes_) {
+    if (node.kernel->release) node.kernel->release(node.args);
+    ::operator delete(node.args);
+  }
+}
+
+uint32_t Graph::add(Node node, const void* args, size_t args_size) {
+  nodes_.reserve(nodes_.size() + 1 > nodes_.capacity() ? nodes_.size() * 2 + 16 : 0);
+  node.args = ::operator new(args_size ? args_size : 1);
+  if (args_size) std::memcpy(node.args, args, args_size);
+  nodes_.push_back(std::move(node));
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+void Graph::launch(Stream& stream, const orObserver* observers) {
+  std::unique_ptr<orObserver[]> copied;
+  if (observers) {
+    copied = std::make_unique<orObserver[]>(nodes_.size());
+    std::memcpy(copied.get(), observers, nodes_.size() * sizeof(orObserver));
+  }
+  const Ref<Graph> self(this);
+  std::lock_guard lock(launch_mutex_);
+  if (last_ && last_.get() != &stream) {
+    const Ref<Record> done = Ref<Record>::adopt(new Record);
+    done->begin(*last_, false);
+    last_->submit_record(done);
+    stream.submit_wait(done);
+  }
+  last_ = Ref<Stream>(&stream);
+  retain();
+  const Replay replay = {this, copied.get(), 0};
+  try {
+    stream.launch(kKernel, &replay, sizeof(replay), nullptr);
+  } catch (...) {
+    release();
+    throw;
+  }
+  copied.release();
+}
+
+orError_t Graph::run_replay(void* args, char* why, size_t why_size) {
+  auto& replay = *static_cast<Replay*>(args);
+  const std::vector<Node>& nodes = replay.graph->nodes_;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    const int64_t start = replay.observers ? now_ns() : 0;
+    why[0] = '\0';
+    const orError_t result = call_kernel(*node.kernel, node.args, why, why_size);
+    if (replay.observers) replay.tell(start, now_ns(), result ? orErrorKernelFailed : orSuccess);
+    if (result == orSuccess) [[likely]]
+      continue;
+    char words[512];
+    std::snprintf(words, sizeof(words), "%s", why);
+    std::snprintf(why, why_size, "its kernel '%s', node %zu of %zu, failed: %s",
+                  node.kernel->name ? node.kernel->name : "", i, nodes.size(), words);
+    return result;
+  }
+  return orSuccess;
+}
+
+// Also if it was dropped, or failed half-way: then there are observers who wait to hear of it.
+void Graph::release_replay(void* args) {
+  auto& replay = *static_cast<Replay*>(args);
+  if (replay.observers) {
+    const int64_t now = now_ns();
+    while (replay.told < replay.graph->nodes_.size()) replay.tell(now, now, orErrorKernelFailed);
+    delete[] replay.observers;
+  }
+  replay.graph->release();
+}
+
+}  // namespace openreg::sim

@@ -1,0 +1,169 @@
+// The graph functions of openreg.h.
+#include "run.h"
+#include "runtime.h"
+#include "trace.h"
+
+#include <memory>
+#include <vector>
+
+using namespace openreg;
+
+namespace {
+
+constexpr uint32_t kLargestStruct = 4096;
+
+orError_t check_graphs(const Runtime& runtime) {
+  if (runtime.driver().stream_begin_capture) return orSuccess;
+  return fail(orErrorNotSupported, "the driver '%s' has no graphs", runtime.driver().name);
+}
+
+orTraceKind trace_kind(const orGraphNode& node) {
+  if (node.kind == orGraphNodeMemcpy) return orTraceMemcpy;
+  return node.kind == orGraphNodeMemset ? orTraceMemset : orTraceKernel;
+}
+
+// Each launch tells the trace of every node, as if each had been launched by itself.
+orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamInfo& stream) {
+  std::vector<TracedWork*> works;
+  std::vector<orObserver> observers;
+  std::vector<std::unique_ptr<ReturnTrace>> returns;
+  works.reserve(graph.nodes);
+  observers.reserve(graph.nodes);
+  returns.reserve(graph.nodes);
+  for (size_t i = 0; i < graph.nodes; ++i) {
+    orGraphNode node = {};
+    node.struct_size = sizeof(node);
+    OR_RETURN_IF_ERROR(from_driver(runtime.driver().graph_node(graph.driver, i, &node)));
+    works.push_back(TracedWork::begin("orGraphLaunch", trace_kind(node), node.name, stream.device, stream.id,
+                                      node.size, node.copy_kind));
+    returns.push_back(std::make_unique<ReturnTrace>(works.back()));
+    observers.push_back(works.back() ? works.back()->observer() : orObserver{});
+  }
+  const orError_t error =
+      from_driver(runtime.driver().graph_launch(graph.driver, stream.driver, observers.data()));
+  if (error) {
+    for (TracedWork* work : works) {
+      if (work) work->refused(error);
+    }
+  }
+  return error;
+}
+
+}  // namespace
+
+extern "C" {
+
+orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode) {
+  if (mode < orCaptureGlobal || mode > orCaptureRelaxed) {
+    return fail(orErrorInvalidValue, "orStreamBeginCapture: there is no mode %d", static_cast<int>(mode));
+  }
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    OR_RETURN_IF_ERROR(check_graphs(runtime));
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    return from_driver(runtime.driver().stream_begin_capture(pin->driver, mode));
+  });
+}
+
+orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
+  if (!graph) return fail(orErrorInvalidValue, "orStreamEndCapture: graph is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    OR_RETURN_IF_ERROR(check_graphs(runtime));
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    GraphInfo info = {nullptr, pin->device, 0};
+    OR_RETURN_IF_ERROR(
+        from_driver(runtime.driver().stream_end_capture(pin->driver, &info.driver, &info.nodes)));
+    uint64_t handle;
+    OR_RETURN_IF_ERROR(runtime.adopt_graph(info, handle));
+    *graph = as_graph(handle);
+    return orSuccess;
+  });
+}
+
+orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id) {
+  if (!status) return fail(orErrorInvalidValue, "orStreamIsCapturing: status is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    *status = orCaptureNone;
+    uint64_t number = 0;
+    if (runtime.driver().stream_capture_status) {
+      OR_RETURN_IF_ERROR(from_driver(runtime.driver().stream_capture_status(pin->driver, status, &number)));
+    }
+    if (id) *id = number;
+    return orSuccess;
+  });
+}
+
+orError_t orStreamCheckUncaptured(orStream_t stream, const char* what) {
+  if (!what) return fail(orErrorInvalidValue, "orStreamCheckUncaptured: what is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    if (!runtime.driver().stream_check_uncaptured) return orSuccess;
+    return from_driver(runtime.driver().stream_check_uncaptured(pin->driver, what));
+  });
+}
+
+orError_t orDeviceCheckUncaptured(const char* what) {
+  if (!what) return fail(orErrorInvalidValue, "orDeviceCheckUncaptured: what is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    if (!runtime.driver().device_check_uncaptured) return orSuccess;
+    return from_driver(runtime.driver().device_check_uncaptured(device, what));
+  });
+}
+
+orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    GraphPin graph_pin;
+    StreamPin stream_pin;
+    OR_RETURN_IF_ERROR(runtime.pin_graph(graph, graph_pin));
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
+    if (graph_pin->device != stream_pin->device) {
+      return fail(orErrorInvalidValue,
+                  "orGraphLaunch: the graph was captured on device %d and the stream belongs to device %d",
+                  graph_pin->device, stream_pin->device);
+    }
+    if (trace_subscriber.load(std::memory_order_acquire)) {
+      return launch_traced(runtime, *graph_pin, *stream_pin);
+    }
+    return from_driver(runtime.driver().graph_launch(graph_pin->driver, stream_pin->driver, nullptr));
+  });
+}
+
+orError_t orGraphDestroy(orGraph_t graph) {
+  return with_runtime([&](Runtime& runtime) { return runtime.destroy_graph(graph); });
+}
+
+orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count) {
+  if (!count) return fail(orErrorInvalidValue, "orGraphGetNodeCount: count is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    GraphPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_graph(graph, pin));
+    *count = pin->nodes;
+    return orSuccess;
+  });
+}
+
+orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node) {
+  if (!node) return fail(orErrorInvalidValue, "orGraphGetNode: node is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    if (node->struct_size < sizeof(orGraphNode) || node->struct_size > kLargestStruct) {
+      return fail(orErrorInvalidValue,
+                  "orGraphGetNode: struct_size is %u; set it to sizeof(orGraphNode), %zu", node->struct_size,
+                  sizeof(orGraphNode));
+    }
+    GraphPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_graph(graph, pin));
+    if (index >= pin->nodes) {
+      return fail(orErrorInvalidValue, "orGraphGetNode: there is no node %zu; the graph has %zu", index,
+                  pin->nodes);
+    }
+    return from_driver(runtime.driver().graph_node(pin->driver, index, node));
+  });
+}
+
+}  // extern "C"
