@@ -6,34 +6,21 @@
 #include "device.h"
 #include "event.h"
 #include "executor.h"
+#include "guarded.h"
+#include "ipc.h"
 #include "platform.h"
 #include "schedule.h"
+#include "shared_event.h"
+#include "state.h"
 #include "stream.h"
+#include "watcher.h"
 #include "words.h"
 
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 
 namespace openreg::sim {
 namespace {
-
-// Leaked, as everything that threads may still use while the process exits.
-struct State {
-  Config config;
-  Device* devices = nullptr;
-  std::mutex open_mutex;  // serialises opening and closing
-};
-
-State& state() {
-  static State* state = new State;
-  return *state;
-}
-
-Device& device_at(int index) {
-  return state().devices[index];
-}
 
 Stream& unwrap(orDriverStream* stream) {
   return *reinterpret_cast<Stream*>(stream);
@@ -42,24 +29,10 @@ Event& unwrap(orDriverEvent* event) {
   return *reinterpret_cast<Event*>(event);
 }
 
-// No exception crosses the table.
-template <typename Body>
-orError_t guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(orErrorOutOfHostMemory, "the host has no memory left for the simulated device's bookkeeping");
-  } catch (const std::exception& error) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception: %s", error.what());
-  } catch (...) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception");
-  }
-}
-
 // ---- Devices
 
 constexpr uint64_t kCapabilities =
-    OR_CAP_HOST_EXECUTABLE | OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES;
+    OR_CAP_HOST_EXECUTABLE | OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES | OR_CAP_IPC;
 
 orError_t init(const orHost* host) {
   set_host(host);
@@ -70,8 +43,8 @@ orError_t init(const orHost* host) {
   });
 }
 
-orError_t device_count(int* count) {
-  *count = state().config.device_count;
+orError_t count_devices(int* count) {
+  *count = device_count();
   return orSuccess;
 }
 
@@ -186,7 +159,10 @@ orError_t stream_synchronize(orDriverStream* stream) {
 
 orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
   return guarded([&] {
-    if (Ref<Record> record = unwrap(event).latest()) unwrap(stream).submit_wait(std::move(record));
+    Ref<Record> record = unwrap(event).latest();
+    if (!record) return orSuccess;
+    if (record->is_of_other_process()) Watcher::get().add(record);
+    unwrap(stream).submit_wait(std::move(record));
     return orSuccess;
   });
 }
@@ -256,9 +232,13 @@ orError_t change_schedule(orSchedule schedule, uint64_t seed) {
 
 // ---- Events
 
-orError_t event_create(int, unsigned flags, orDriverEvent** event) {
-  return guarded([&] {
-    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming)));
+orError_t event_create(int device, unsigned flags, orDriverEvent** event) {
+  return guarded([&]() -> orError_t {
+    Ref<SharedEvent> shared;
+    if (flags & orEventInterprocess) {
+      if (const orError_t error = SharedEvent::create(device, shared)) return error;
+    }
+    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming), std::move(shared)));
     return orSuccess;
   });
 }
@@ -284,6 +264,10 @@ orError_t event_synchronize(orDriverEvent* event) {
   return guarded([&]() -> orError_t {
     const Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
+    if (record->is_of_other_process()) {
+      record->wait_for_other_process();
+      return orSuccess;
+    }
     if (!record->done()) {
       if (const orError_t error = record->stream->wait(record->ticket)) return error;
     }
@@ -308,7 +292,7 @@ constexpr orDriver kTable = {
     .name = "sim",
     .capabilities = kCapabilities,
     .init = &init,
-    .device_count = &device_count,
+    .device_count = &count_devices,
     .device_properties = &device_properties,
     .device_open = &device_open,
     .device_close = &device_close,
@@ -336,6 +320,13 @@ constexpr orDriver kTable = {
     .event_synchronize = &event_synchronize,
     .event_elapsed = &event_elapsed,
     .device_drain = &device_drain,
+    .ipc_name = &ipc_name,
+    .ipc_retire = &ipc_retire,
+    .ipc_withdraw = &ipc_withdraw,
+    .ipc_open = &ipc_open,
+    .ipc_close = &ipc_close,
+    .ipc_name_event = &ipc_name_event,
+    .ipc_open_event = &ipc_open_event,
 };
 
 }  // namespace
