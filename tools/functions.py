@@ -105,7 +105,6 @@ COMING = {
     "accelerator.Graph": "with graphs",
     **dict.fromkeys(("graph", "graphs", "graph_pool_handle", "is_current_stream_capturing"), "with graphs"),
     **dict.fromkeys(("make_graphed_callables", "MemPool", "use_mem_pool"), "with graphs"),
-    "ipc_collect": "with sharing between processes",
 }
 
 HEAD = """\

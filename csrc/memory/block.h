@@ -24,6 +24,7 @@ struct Block {
   c10::DeviceIndex device = 0;
   c10::StreamId stream = 0;  // the stream that may reuse it at once
   bool small = false;        // of a segment for small blocks
+  bool shared = false;       // other processes may have it; see csrc/process/share.h
   bool in_use = false;       // handed out
   bool free = false;         // in the tree of free blocks, where neighbours merge
   Block* before = nullptr;   // neighbours in the segment

@@ -2,6 +2,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/pool.h"
+#include "process/share.h"
 
 #include <algorithm>
 
@@ -63,6 +64,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, size_t size, size_t
   if (orGetErrorClass(answer) == orClassOutOfMemory) {
     ++stats_.num_alloc_retries;
     lock.unlock();
+    collect_shared();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
     if (const orError_t waited = orDeviceSynchronize(); waited != orErrorNotPermitted) {
       OR_CHECK(waited);

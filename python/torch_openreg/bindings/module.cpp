@@ -145,6 +145,8 @@ PYBIND11_MODULE(_C, m) {
   openreg::set_launch_site_function(&python_line_or_nothing);
   bind_memory(m);
   bind_monitor(m);
+  bind_process(m);
+  bind_storage(m);
   bind_profiler(m);
   bind_snapshot(m);
 }
