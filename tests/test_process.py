@@ -7,6 +7,7 @@ import threading
 
 import peer
 import pytest
+import soak_process
 import torch
 import torch.multiprocessing as mp
 from held import held
@@ -435,3 +436,8 @@ def test_share_memory_is_nothing_to_do():
     a = torch.ones(3, device="openreg")
     assert a.share_memory_() is a
     assert torch.UntypedStorage._new_shared(8, device="openreg").device.type == "openreg"
+
+
+def test_a_short_form_of_the_long_run():
+    done = soak_process.ipc(2, seed=1)
+    assert done["tensors"] > 0
