@@ -26,7 +26,7 @@ void Allocations::remember_device_range(uintptr_t begin, uintptr_t end) {
 bool Allocations::insert(const Allocation& allocation) {
   std::unique_lock lock(mutex_);
   if (overlaps(allocation.base, allocation.base + allocation.size)) return false;
-  if (allocation.kind == AllocationKind::kDevice) {
+  if (allocation.on_device()) {
     remember_device_range(allocation.base, allocation.base + allocation.rounded);
   }
   live_.emplace(allocation.base, allocation);
@@ -75,6 +75,25 @@ bool Allocations::erase(const Allocation& allocation) {
   if (it == live_.end() || !it->second.freeing) return false;
   live_.erase(it);
   return true;
+}
+
+void Allocations::mark_named(uintptr_t base) {
+  std::unique_lock lock(mutex_);
+  if (const auto it = live_.find(base); it != live_.end()) it->second.named = true;
+}
+
+bool Allocations::insert_import(const Allocation& allocation) {
+  {
+    std::shared_lock lock(mutex_);
+    const auto it = live_.find(allocation.base);
+    if (it != live_.end() && it->second.kind == AllocationKind::kImported) return true;
+  }
+  return insert(allocation);
+}
+
+void Allocations::erase_import(uintptr_t base) {
+  std::unique_lock lock(mutex_);
+  live_.erase(base);
 }
 
 std::vector<Allocation> Allocations::erase_device(int device) {

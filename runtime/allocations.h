@@ -12,7 +12,8 @@
 
 namespace openreg {
 
-enum class AllocationKind { kDevice, kPinned, kRegistered };
+/// kImported: of another process, open here.
+enum class AllocationKind { kDevice, kImported, kPinned, kRegistered };
 
 struct Allocation {
   uintptr_t base = 0;
@@ -21,6 +22,9 @@ struct Allocation {
   AllocationKind kind = AllocationKind::kDevice;
   int device = -1;
   bool freeing = false;  // claimed by a free that still waits; no longer alive to others
+  bool named = false;    // for other processes
+
+  bool on_device() const { return kind == AllocationKind::kDevice || kind == AllocationKind::kImported; }
 };
 
 /// What a pointer is. `known` is false for ordinary host memory.
@@ -41,7 +45,13 @@ class Allocations {
   void restore(const Allocation& allocation);
   /// False if a reset of the device was faster and has freed it already.
   [[nodiscard]] bool erase(const Allocation& allocation);
-  /// Forgets all memory of a device and returns what there was.
+  /// Marks the live allocation at `base` as named for other processes.
+  void mark_named(uintptr_t base);
+  /// Memory of another process was opened, perhaps not for the first time. False if the range overlaps other
+  /// memory.
+  [[nodiscard]] bool insert_import(const Allocation& allocation);
+  void erase_import(uintptr_t base);
+  /// Forgets all memory of a device and returns what there was, but for what is imported: that stays.
   std::vector<Allocation> erase_device(int device);
 
  private:

@@ -27,7 +27,7 @@ struct Side {
   const void* pointer;
   PointerInfo info;
 
-  bool on_device() const { return info.known && info.allocation.kind == AllocationKind::kDevice; }
+  bool on_device() const { return info.known && info.allocation.on_device(); }
   bool pageable() const { return !info.known; }
   int device() const { return on_device() ? info.allocation.device : -1; }
 };

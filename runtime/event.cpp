@@ -12,11 +12,20 @@ orError_t orEventCreate(orEvent_t* event) {
 
 orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
   if (!event) return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
-  if (flags & ~static_cast<unsigned>(orEventDisableTiming)) {
+  constexpr unsigned kKnown = orEventDisableTiming | orEventInterprocess;
+  if (flags & ~kKnown) {
     return fail(orErrorInvalidValue, "orEventCreateWithFlags: flags is 0x%x; known is only 0x%x", flags,
-                static_cast<unsigned>(orEventDisableTiming));
+                kKnown);
+  }
+  if ((flags & orEventInterprocess) && !(flags & orEventDisableTiming)) {
+    return fail(orErrorInvalidValue,
+                "orEventCreateWithFlags: an interprocess event has no timing; add orEventDisableTiming");
   }
   return with_runtime([&](Runtime& runtime) -> orError_t {
+    if ((flags & orEventInterprocess) && !runtime.has_capability(OR_CAP_IPC)) {
+      return fail(orErrorNotSupported, "the driver '%s' cannot share events between processes",
+                  runtime.driver().name);
+    }
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
     uint64_t handle;
@@ -43,6 +52,16 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
                   event_pin->device, stream_pin->device);
     }
     return from_driver(runtime.driver().event_record(event_pin->driver, stream_pin->driver));
+  });
+}
+
+orError_t orEventGetDevice(orEvent_t event, int* device) {
+  if (!device) return fail(orErrorInvalidValue, "orEventGetDevice: device is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    EventPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
+    *device = pin->device;
+    return orSuccess;
   });
 }
 

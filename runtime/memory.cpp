@@ -17,6 +17,8 @@ const char* kind_words(const PointerInfo& info) {
   switch (info.allocation.kind) {
     case AllocationKind::kDevice:
       return "device memory";
+    case AllocationKind::kImported:
+      return "memory of another process, opened with orIpcOpenMemHandle";
     case AllocationKind::kPinned:
       return "pinned memory from orMallocHost";
     case AllocationKind::kRegistered:
@@ -95,8 +97,8 @@ orError_t orMalloc(void** ptr, size_t size) {
     const size_t rounded = size > most ? most : (size + granularity - 1) / granularity * granularity;
     void* memory = nullptr;
     OR_RETURN_IF_ERROR(from_driver(runtime.driver().memory_alloc(device, rounded, &memory)));
-    const Allocation allocation = {
-        reinterpret_cast<uintptr_t>(memory), size, rounded, AllocationKind::kDevice, device, false};
+    const Allocation allocation = {reinterpret_cast<uintptr_t>(memory), size, rounded,
+                                   AllocationKind::kDevice, device};
     if (!runtime.allocations.insert(allocation)) {
       static_cast<void>(runtime.driver().memory_free(device, memory, rounded));
       return fail(orErrorDriver, "the driver gave memory at %p, which is in use", memory);
@@ -118,6 +120,12 @@ orError_t orFree(void* ptr) {
       runtime.allocations.restore(allocation);
       return error;
     }
+    if (allocation.named) {
+      if (const orError_t error = from_driver(runtime.driver().ipc_withdraw(allocation.device, ptr, 0))) {
+        runtime.allocations.restore(allocation);
+        return error;
+      }
+    }
     // The allocation is erased first: once the driver has it back it may hand it out again.
     std::shared_lock open(runtime.device(allocation.device).state_mutex);
     if (!runtime.allocations.erase(allocation)) return orSuccess;
@@ -135,8 +143,8 @@ orError_t orMallocHost(void** ptr, size_t size) {
     runtime.mark_used();
     void* memory = nullptr;
     OR_RETURN_IF_ERROR(host_alloc(runtime.driver(), size, &memory));
-    const Allocation allocation = {
-        reinterpret_cast<uintptr_t>(memory), size, size, AllocationKind::kPinned, -1, false};
+    const Allocation allocation = {reinterpret_cast<uintptr_t>(memory), size, size, AllocationKind::kPinned,
+                                   -1};
     if (!runtime.allocations.insert(allocation)) {
       host_free(runtime.driver(), memory, size);
       return fail(orErrorDriver, "the driver gave pinned memory at %p, which is in use", memory);
@@ -176,7 +184,7 @@ orError_t orHostRegister(void* ptr, size_t size) {
       return fail(orErrorInvalidPointer, "orHostRegister: %p is device memory, not host memory", ptr);
     }
     runtime.mark_used();
-    const Allocation allocation = {base, size, size, AllocationKind::kRegistered, -1, false};
+    const Allocation allocation = {base, size, size, AllocationKind::kRegistered, -1};
     if (runtime.allocations.insert(allocation)) return orSuccess;
     return fail(orErrorInvalidValue,
                 "orHostRegister: the %zu bytes from %p overlap memory that is pinned or a device's already",
@@ -227,7 +235,7 @@ orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* pt
     const PointerInfo info = runtime.allocations.find(ptr);
     if (info.known) {
       const Allocation& allocation = info.allocation;
-      const bool on_device = allocation.kind == AllocationKind::kDevice;
+      const bool on_device = allocation.on_device();
       answer.type = on_device ? orMemoryTypeDevice : orMemoryTypeHost;
       answer.device = allocation.device;
       answer.base = reinterpret_cast<void*>(allocation.base);

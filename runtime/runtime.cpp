@@ -266,6 +266,9 @@ orError_t Runtime::reset(int index) {
 
   std::unique_lock lock(device.state_mutex);
   for (const Allocation& allocation : allocations.erase_device(index)) {
+    if (allocation.named) {
+      static_cast<void>(driver_.ipc_withdraw(index, reinterpret_cast<void*>(allocation.base), 1));
+    }
     static_cast<void>(
         driver_.memory_free(index, reinterpret_cast<void*>(allocation.base), allocation.rounded));
   }
@@ -337,12 +340,28 @@ orError_t Runtime::create_event(int index, unsigned flags, uint64_t& handle) {
   OR_RETURN_IF_ERROR(hold_open(index, open));
   EventInfo info{nullptr, index, flags};
   OR_RETURN_IF_ERROR(from_driver(driver_.event_create(index, flags, &info.driver)));
+  return add_event(info, handle);
+}
+
+orError_t Runtime::open_event(const orIpcEventHandle_t& shared, uint64_t& handle) {
+  mark_used();
+  EventInfo info{nullptr, 0, orEventDisableTiming | orEventInterprocess};
+  OR_RETURN_IF_ERROR(from_driver(driver_.ipc_open_event(&shared, &info.device, &info.driver)));
+  std::shared_lock<std::shared_mutex> open;
+  if (const orError_t error = hold_open(info.device, open)) {
+    static_cast<void>(driver_.event_destroy(info.driver));
+    return error;
+  }
+  return add_event(info, handle);
+}
+
+orError_t Runtime::add_event(const EventInfo& info, uint64_t& handle) {
   handle = events_.insert(info);
   if (!handle) {
     static_cast<void>(driver_.event_destroy(info.driver));
     return fail(orErrorOutOfHostMemory, "there are too many live events; destroy some");
   }
-  devices_[index].alive.fetch_add(1, std::memory_order_relaxed);
+  devices_[info.device].alive.fetch_add(1, std::memory_order_relaxed);
   return orSuccess;
 }
 

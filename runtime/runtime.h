@@ -96,6 +96,8 @@ class Runtime {
 
   [[nodiscard]] orError_t create_stream(int device, int priority, uint64_t& handle);
   [[nodiscard]] orError_t create_event(int device, unsigned flags, uint64_t& handle);
+  /// An event of another process, for this one.
+  [[nodiscard]] orError_t open_event(const orIpcEventHandle_t& shared, uint64_t& handle);
   [[nodiscard]] orError_t destroy_stream(orStream_t handle);
   [[nodiscard]] orError_t destroy_event(orEvent_t handle);
   [[nodiscard]] orError_t adopt_graph(const GraphInfo& info, uint64_t& handle);
@@ -108,6 +110,9 @@ class Runtime {
   void mark_used() { used_.store(true, std::memory_order_relaxed); }
 
   Allocations allocations;
+  /// Held over what opens or closes memory of other processes: the driver's knowledge of it and ours change
+  /// together. Nothing waits under it.
+  std::mutex import_mutex;
   /// Set by the first copy between devices: from then on memory may be in use by another device's streams.
   std::atomic<bool> peer_copies{false};
 
@@ -121,6 +126,7 @@ class Runtime {
   [[nodiscard]] orError_t schedule_from_environment();
   [[nodiscard]] orError_t open_locked(int index);
   [[nodiscard]] orError_t make_stream(int device, int priority, uint64_t id, uint64_t& handle);
+  [[nodiscard]] orError_t add_event(const EventInfo& info, uint64_t& handle);
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();

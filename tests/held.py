@@ -32,3 +32,13 @@ def held(stream: torch.Stream) -> Iterator[None]:
         finally:
             let_go.set()
             stream.synchronize()
+
+
+def hold_for_ever(stream: torch.Stream) -> None:
+    """Work that is given to ``stream`` from now on never runs: for a process that is about to be killed."""
+    function = _FUNCTION(lambda _: threading.Event().wait())
+    _kept.append(function)
+    assert _runtime.orLaunchHostFunc(stream.native_handle, function, None) == 0
+
+
+_kept: list = []

@@ -1,9 +1,21 @@
-"""A process may end at any point with work pending: no crash, no hang, no message from a thread."""
+"""Processes: how they end with work pending, and what they share."""
 
+import gc
 import subprocess
 import sys
+import threading
 
+import peer
 import pytest
+import soak_process
+import torch
+import torch.multiprocessing as mp
+from held import held
+
+import torch_openreg._C
+from torch_openreg.openreg import process
+
+# ---- A process may end at any point with work pending: no crash, no hang, no message from a thread
 
 PENDING = """
 import sys, torch
@@ -62,3 +74,370 @@ def test_a_forked_child_is_refused_in_words_and_the_parent_goes_on():
     )
     done = run(program)
     assert done.returncode == 0, done.stderr
+
+
+# ---- Tensors between processes
+
+
+@pytest.fixture(scope="module")
+def shared_peer():
+    started = peer.Peer()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def other(shared_peer):
+    """Another process, which keeps nothing of an earlier test."""
+    yield shared_peer
+    shared_peer.ask(peer.drop)
+
+
+@pytest.fixture
+def mortal():
+    """Another process, to be killed."""
+    started = peer.Peer()
+    yield started
+    started.kill()
+
+
+def allocated() -> int:
+    gc.collect()
+    torch.openreg.ipc_collect()
+    torch.openreg.synchronize()
+    return torch.accelerator.memory_allocated()
+
+
+def test_both_processes_see_the_same_memory(other):
+    a = torch.arange(6.0, device="openreg")
+    other.ask(peer.add, a, 10)
+    assert a.tolist() == [10, 11, 12, 13, 14, 15]
+    b = other.ask(peer.make, 2, 3)
+    b[1, 2] = 8
+    torch.openreg.synchronize()
+    assert other.ask(peer.made) == [[3, 3, 3], [3, 3, 8]]
+
+
+def test_a_queue_carries_tensors_in_both_directions():
+    context = mp.get_context("spawn")
+    there, back = context.Queue(), context.Queue()
+    process = context.Process(target=peer.double_what_comes, args=(there, back))
+    process.start()
+    kept = []
+    for i in range(3):
+        kept.append(torch.full((1000,), float(i), device="openreg"))
+        there.put(kept[-1])
+    for i in range(3):
+        doubled = back.get(timeout=60)
+        assert doubled.device == torch.device("openreg:0") and doubled[999].item() == 2 * i
+        del doubled
+    assert [k[0].item() for k in kept] == [-1, -1, -1]
+    there.put(None)
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def test_forkserver_works():
+    started = peer.Peer("forkserver")
+    a = torch.zeros(3, device="openreg")
+    started.ask(peer.add, a, 1)
+    assert a.tolist() == [1, 1, 1]
+    started.stop()
+
+
+def test_views_of_one_storage_arrive_as_views_of_one_storage(other):
+    a = torch.arange(12.0, device="openreg")
+    here = [a, a[3:], a.view(3, 4).t()]
+    there = other.ask(peer.describe, here)
+    assert len({storage for storage, *_ in there}) == 1
+    assert [offset for _, offset, *_ in there] == [0, 12, 0]
+    assert [values for *_, values in there] == [t.tolist() for t in here]
+
+
+def test_a_storage_that_is_sent_twice_is_received_once(other):
+    a = torch.arange(12.0, device="openreg")
+    b = torch.arange(12.0, device="openreg")  # beside it in the same segment
+    other.ask(peer.keep, a)
+    assert other.ask(peer.same_storage_as_kept, a[5:])
+    assert not other.ask(peer.same_storage_as_kept, b)
+    a.add_(1)
+    torch.openreg.synchronize()
+    assert other.ask(peer.read) == a.tolist()
+
+
+def test_what_a_tensor_is_arrives_with_it(other):
+    tensors = [
+        torch.nn.Parameter(torch.ones(2, device="openreg")),
+        torch.ones(2, device="openreg:1", requires_grad=True),
+        torch.tensor([True, False], device="openreg"),
+        torch.tensor([1 + 2j], device="openreg"),
+        torch.empty(0, 3, device="openreg", dtype=torch.int8),
+        torch.tensor(5, device="openreg"),
+        torch.eye(3, device="openreg").to_sparse(),
+        torch.eye(3, device="openreg").to_sparse_csr(),
+    ]
+    dense = [t for t in tensors if t.layout == torch.strided]
+    assert [d[2:6] for d in other.ask(peer.describe, dense)] == [
+        (type(t).__name__, t.requires_grad, str(t.device), str(t.dtype)) for t in dense
+    ]
+    other.ask(peer.keep, tensors)
+    del tensors[:-2], dense
+    for sparse in tensors:
+        other.ask(peer.keep, sparse)
+        assert other.ask(peer.call, "to_dense").tolist() == torch.eye(3).tolist()
+
+
+def test_a_model_is_shared_with_its_parameters(other):
+    model = torch.nn.Linear(3, 2).openreg()
+    other.ask(peer.keep, model)
+    with torch.no_grad():
+        model.weight.fill_(7)
+    torch.openreg.synchronize()
+    assert other.ask(peer.weight) == [[7, 7, 7], [7, 7, 7]]
+
+
+def test_a_tensor_with_a_graph_is_refused(other):
+    a = torch.ones(2, device="openreg", requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="non-leaf tensor"):
+        other.ask(peer.keep, a)
+
+
+# ---- Order
+
+
+def test_the_receiver_waits_for_what_the_sender_has_launched(other):
+    a = torch.zeros(1000, device="openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        a.fill_(2)
+        assert other.ask(peer.begin_sum, a) is False
+    assert other.ask(peer.read) == 2000
+
+
+def test_a_queue_s_own_thread_orders_behind_the_stream_of_the_tensor(other):
+    """The queue pickles on a thread whose current stream is the default one."""
+    side = torch.openreg.Stream()
+    with torch.openreg.schedule("async"), torch.openreg.stream(side):
+        a = torch.zeros(1000, device="openreg")
+        torch.openreg.synchronize()
+        with held(side):
+            a.fill_(3)
+            sender = threading.Thread(target=lambda: other.begin(peer.begin_sum, a))
+            sender.start()
+            sender.join()
+            assert other.end() is False
+    assert other.ask(peer.read) == 3000
+
+
+def test_events_order_two_processes(other):
+    event = torch.openreg.Event(interprocess=True)
+    assert event.query()
+    a = torch.zeros(4, device="openreg")
+    torch.openreg.synchronize()
+    other.ask(peer.keep, event)
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        a.fill_(6)
+        event.record()
+        assert other.ask(peer.call, "query") is False
+        assert other.ask(peer.wait_and_read_later, event) is False
+    assert other.ask(peer.is_done)
+    assert event.query()
+
+
+def test_an_event_of_another_process_is_recorded_here(other):
+    event = other.ask(peer.make_event)
+    assert event.query() and event.device == torch.device("openreg:0")
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        event.record()
+        assert not event.query()
+        assert other.ask(peer.query_made_event) is False
+    event.synchronize()
+    assert other.ask(peer.query_made_event)
+    with pytest.raises(RuntimeError, match="only the process that made it"):
+        event.ipc_handle()
+
+
+def test_events_that_are_not_for_other_processes_say_so():
+    with pytest.raises(ValueError, match="no timing"):
+        torch.openreg.Event(enable_timing=True, interprocess=True)
+    with pytest.raises(RuntimeError, match="interprocess=True"):
+        torch.openreg.Event().ipc_handle()
+    with pytest.raises(ValueError, match="64 bytes"):
+        torch.openreg.Event.from_ipc_handle(0, b"short")
+    with pytest.raises(RuntimeError, match="not the handle of an event"):
+        torch.openreg.Event.from_ipc_handle(0, bytes(64))
+
+
+def test_an_event_of_a_process_that_is_killed_is_over(mortal):
+    event = torch.openreg.Event(interprocess=True)
+    event.record()
+    mortal.ask(peer.record_busy, event)
+    assert not event.query()
+    with torch.openreg.schedule("async"):
+        event.wait()
+        a = torch.ones(3, device="openreg") * 2
+    mortal.kill()
+    assert a.tolist() == [2, 2, 2]
+    assert event.query()
+
+
+# ---- Lifetime
+
+
+def test_memory_lives_as_long_as_another_process_has_it(other):
+    before = allocated()
+    other.ask(peer.keep, torch.full((100_000,), 5.0, device="openreg"))
+    assert allocated() >= before + 400_000
+    rest = [torch.zeros(100_000, device="openreg") for _ in range(8)]  # would take the memory if it were free
+    torch.openreg.synchronize()
+    assert set(other.ask(peer.read)) == {5.0}
+    del rest
+    other.ask(peer.drop)
+    assert allocated() == before
+
+
+def test_a_tensor_that_nobody_here_keeps_is_not_lost_on_its_way(other):
+    before = allocated()
+    other.begin(peer.keep, torch.full((100_000,), 5.0, device="openreg"))
+    rest = [torch.zeros(100_000, device="openreg") for _ in range(8)]
+    torch.openreg.synchronize()
+    other.end()
+    assert set(other.ask(peer.read)) == {5.0}
+    del rest
+    other.ask(peer.drop)
+    assert allocated() == before
+    received = other.ask(peer.make_and_forget, 1000)
+    assert set(received.tolist()) == {4.0}
+
+
+def test_a_killed_consumer_leaks_nothing_and_frees_nothing_of_others(mortal, other):
+    before = allocated()
+    a = torch.full((1000,), 5.0, device="openreg")
+    b = torch.full((1000,), 6.0, device="openreg")
+    mortal.ask(peer.keep, [a, b])
+    other.ask(peer.keep, a)
+    del a, b
+    assert allocated() > before
+    mortal.kill()
+    assert allocated() == before + 4096  # what the other one has
+    assert set(other.ask(peer.read)) == {5.0}
+    other.ask(peer.drop)
+    assert allocated() == before
+
+
+def test_a_killed_producer_leaves_the_memory_to_those_who_have_it(mortal):
+    a = mortal.ask(peer.make, 1000)
+    assert set(mortal.ask(peer.made)) == {3.0}  # it is not only launched
+    mortal.kill()
+    a.add_(1)
+    assert set(a.tolist()) == {4.0}
+    del a
+    torch.openreg.synchronize()
+
+
+def test_a_message_of_a_process_that_has_ended_is_an_error_in_words(mortal):
+    mortal.begin(peer.make, 1000)
+    assert mortal.connection.poll(60)
+    mortal.kill()
+    with pytest.raises(RuntimeError, match="has ended"):
+        mortal.end()
+
+
+def test_received_memory_counts_for_its_owner(other):
+    before = other.ask(peer.memory)
+    a = torch.zeros(1 << 20, device="openreg")
+    other.ask(peer.keep, a)
+    assert other.ask(peer.memory) == before
+
+
+def test_memory_that_others_have_let_go_of_is_found_before_memory_runs_out(other):
+    _, total = torch.accelerator.get_memory_info()
+    half = int(total * 0.4)
+    torch.accelerator.empty_cache()
+    other.ask(peer.keep, torch.empty(half, dtype=torch.uint8, device="openreg"))
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(total - half // 2, dtype=torch.uint8, device="openreg")
+    other.ask(peer.drop)
+    torch.empty(int(total * 0.9), dtype=torch.uint8, device="openreg")
+    torch.accelerator.empty_cache()
+
+
+def test_a_received_tensor_goes_behind_the_work_that_uses_it(other):
+    a = other.ask(peer.make, 1000)
+    side = torch.openreg.Stream()
+    with torch.openreg.schedule("async"):
+        side.wait_stream(torch.openreg.current_stream())
+        with held(side):
+            with torch.openreg.stream(side):
+                b = a * 2
+            a.record_stream(side)
+            del a
+        side.synchronize()
+    assert set(b.tolist()) == {6.0}
+
+
+# ---- What is refused
+
+
+def test_a_received_tensor_is_not_sent_on(other):
+    other.ask(peer.keep, torch.ones(3, device="openreg"))
+    with pytest.raises(RuntimeError, match="send a clone"):
+        other.ask(peer.send_back)
+    assert other.ask(peer.send_back_clone).tolist() == [1, 1, 1]
+
+
+def test_a_received_tensor_does_not_grow(other):
+    a = other.ask(peer.make, 4)
+    with pytest.raises(RuntimeError, match="cannot be resized"):
+        a.resize_(100)
+    assert a.tolist() == [3, 3, 3, 3]
+
+
+def test_forged_and_stale_handles_are_errors_in_words(other):
+    a = torch.arange(4.0, device="openreg")
+    device, nbytes, handle, events = torch_openreg._C.share_storage(a.untyped_storage())
+    rebuild = process.rebuild_storage
+    for position in range(40):
+        forged = bytearray(handle)
+        forged[position] ^= 0x55
+        with pytest.raises(RuntimeError):
+            other.ask(peer.rebuild, device, nbytes, bytes(forged), events)
+    with pytest.raises(RuntimeError, match="64 bytes"):
+        other.ask(peer.rebuild, device, nbytes, handle[:10], events)
+    with pytest.raises(RuntimeError, match="shared memory"):
+        other.ask(peer.rebuild, device, 1 << 40, handle, events)
+    with pytest.raises(RuntimeError, match="out of range"):
+        other.ask(peer.rebuild, 9, nbytes, handle, events)
+    assert other.ask(peer.rebuild, device, nbytes, handle, events) == nbytes
+    del a
+    allocated()
+    with pytest.raises(RuntimeError, match="stale or forged"):
+        other.ask(peer.rebuild, device, nbytes, handle, events)
+    with pytest.raises(RuntimeError, match="names nothing"):
+        rebuild(device, nbytes, handle, events)
+
+
+def test_a_process_that_gets_its_own_tensor_has_the_same_one():
+    before = allocated()
+    here, there = mp.get_context("spawn").Pipe()
+    a = torch.arange(4.0, device="openreg")
+    here.send(a)
+    b = there.recv()
+    assert b.untyped_storage()._cdata == a.untyped_storage()._cdata
+    here.send(b)
+    del a, b
+    c = there.recv()
+    assert c.tolist() == [0, 1, 2, 3]
+    del c
+    assert allocated() == before
+
+
+def test_share_memory_is_nothing_to_do():
+    a = torch.ones(3, device="openreg")
+    assert a.share_memory_() is a
+    assert torch.UntypedStorage._new_shared(8, device="openreg").device.type == "openreg"
+
+
+def test_a_short_form_of_the_long_run():
+    done = soak_process.ipc(2, seed=1)
+    assert done["tensors"] > 0

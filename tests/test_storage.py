@@ -1,7 +1,13 @@
 """Storages: growing, shrinking, sharing."""
 
+import copy
+
+import blob
+import numpy
 import pytest
 import torch
+from held import held
+from torch.utils.dlpack import DLDeviceType
 
 
 def test_resize_grows_and_keeps_the_contents():
@@ -74,6 +80,190 @@ def test_copy_on_write_clones_are_separate():
     b.add_(1)
     assert a.tolist() == [0, 1, 2, 3]
     assert b.tolist() == [1, 2, 3, 4]
+
+
+def test_backend_metadata_is_kept_by_detach_and_saved_with_the_tensor(tmp_path):
+    a = torch.arange(4.0, device="openreg")
+    assert torch.openreg.get_backend_meta(a) == {}
+    torch.openreg.set_backend_meta(a, {"packed": True, "transposed": False})
+    assert torch.openreg.get_backend_meta(a.detach()) == {"packed": True, "transposed": False}
+    assert torch.openreg.get_backend_meta(a + 1) == {}
+    torch.save(a, tmp_path / "a.pt")
+    loaded = torch.load(tmp_path / "a.pt")
+    assert loaded.device == a.device and loaded.tolist() == [0, 1, 2, 3]
+    assert torch.openreg.get_backend_meta(loaded) == {"packed": True, "transposed": False}
+    torch.openreg.set_backend_meta(a, {})
+    assert torch.openreg.get_backend_meta(a) == {}
+
+
+def test_backend_metadata_is_refused_for_other_devices_and_taken_names():
+    with pytest.raises(ValueError, match="this one is on cpu"):
+        torch.openreg.set_backend_meta(torch.ones(1), {"packed": True})
+    with pytest.raises(ValueError, match="'conj' is a name"):
+        torch.openreg.set_backend_meta(torch.ones(1, device="openreg"), {"conj": True})
+
+
+# ---- DLPack
+
+
+def test_dlpack_says_extension_device():
+    assert torch.ones(2, device="openreg").__dlpack_device__() == (DLDeviceType.kDLExtDev, 0)
+    assert torch.ones(2, device="openreg:1").__dlpack_device__() == (DLDeviceType.kDLExtDev, 1)
+    assert torch.ones(2).__dlpack_device__() == (DLDeviceType.kDLCPU, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint8])
+def test_dlpack_shares_memory(dtype):
+    a = torch.ones(2, 3, device="openreg", dtype=dtype)
+    for b in (
+        torch.from_dlpack(a),
+        torch.from_dlpack(a.__dlpack__()),
+        torch.from_dlpack(a.__dlpack__(max_version=(1, 0))),
+        torch.from_dlpack(torch.utils.dlpack.to_dlpack(a)),
+        torch.from_dlpack(a.t()).t(),
+    ):
+        assert b.data_ptr() == a.data_ptr() and b.dtype == dtype and b.device == a.device
+        b[1, 2] = 0
+        assert a[1, 2].item() == 0
+        a[1, 2] = 1
+
+
+def test_dlpack_memory_lives_as_long_as_somebody_has_it():
+    before = torch.accelerator.memory_allocated()
+    capsule = torch.arange(1000.0, device="openreg").__dlpack__()
+    b = torch.from_dlpack(capsule)
+    del capsule
+    assert b[999].item() == 999
+    b.add_(b)
+    assert b.sum().item() == 999 * 1000
+    del b
+    torch.openreg.synchronize()
+    assert torch.accelerator.memory_allocated() == before
+
+
+def test_dlpack_copies_if_asked_to():
+    a = torch.arange(4.0, device="openreg")
+    b = torch.from_dlpack(a, copy=True)
+    assert b.data_ptr() != a.data_ptr() and b.tolist() == a.tolist()
+    c = torch.from_dlpack(a, device="cpu")
+    assert c.device.type == "cpu" and c.tolist() == a.tolist()
+    d = torch.from_dlpack(torch.arange(4.0), device="openreg:0")
+    assert d.device == torch.device("openreg:0") and d.tolist() == a.tolist()
+    with pytest.raises(ValueError, match="without copying"):
+        torch.from_dlpack(a, device="cpu", copy=False)
+
+
+def test_dlpack_refuses_what_it_cannot_say():
+    with pytest.raises(BufferError, match="require gradient"):
+        torch.ones(2, device="openreg", requires_grad=True).__dlpack__()
+    with pytest.raises(BufferError, match="conjugate"):
+        torch.ones(2, device="openreg", dtype=torch.complex64).conj().__dlpack__()
+    with pytest.raises(BufferError, match="not current"):
+        torch.ones(2, device="openreg:1").__dlpack__()
+    with pytest.raises(TypeError, match="stream"):
+        torch.ones(2, device="openreg").__dlpack__(stream="0")
+
+
+def test_dlpack_orders_the_consumer_s_stream():
+    a = torch.zeros(1000, device="openreg")
+    side, preserved = torch.openreg.Stream(), torch.openreg.Stream()
+    torch.openreg.synchronize()
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        a.fill_(2)
+        a.__dlpack__(stream=-1)
+        assert preserved.query()
+        capsule = a.__dlpack__(stream=side.native_handle)
+        with torch.openreg.stream(side):
+            total = torch.from_dlpack(capsule).sum()
+        assert not side.query() and preserved.query()
+    assert total.item() == 2000
+    with torch.openreg.stream(side):
+        a.__dlpack__(stream=None)  # the default stream
+    with pytest.raises(RuntimeError, match="is not a stream"):
+        a.__dlpack__(stream=12345)
+
+
+class Foreign:
+    """A tensor of another library, in memory of the runtime that torch knows nothing of."""
+
+    def __init__(self, values: list[float], device: int = 0) -> None:
+        self.device = device
+        self.array = blob.device_array(values, device)
+        self.streams: list[int | None] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 12, self.device
+
+    def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
+        self.streams.append(stream)
+        return self.array.capsule()
+
+
+def test_from_dlpack_of_another_library_is_told_the_current_stream():
+    foreign = Foreign([1.0, 2.0, 3.0])
+    side = torch.openreg.Stream()
+    with torch.openreg.stream(side):
+        a = torch.from_dlpack(foreign)
+        assert a.device == torch.device("openreg:0") and (a * 2).tolist() == [2, 4, 6]
+    assert foreign.streams == [side.native_handle]
+    del a
+    torch.openreg.synchronize()
+    assert foreign.array.released == 1
+
+
+def test_a_blob_of_device_memory_is_a_tensor():
+    foreign = Foreign([1.0, 2.0, 3.0, 4.0], device=1)
+    a = torch.from_dlpack(foreign)
+    assert a.device == torch.device("openreg:1")
+    a.mul_(10)
+    assert (a + 1).tolist() == [11, 21, 31, 41]
+    assert a.view(2, 2)[1].tolist() == [30, 40]
+    with pytest.raises(RuntimeError, match=r"cannot be resized|not resizable"):
+        a.resize_(100)
+
+
+def test_from_dlpack_of_a_producer_that_knows_no_streams():
+    class Plain(Foreign):
+        def __dlpack__(self) -> object:
+            return self.array.capsule()
+
+    assert torch.from_dlpack(Plain([1.0, 2.0])).tolist() == [1, 2]
+
+
+def test_the_host_is_refused_in_words():
+    a = torch.ones(3, device="openreg")
+    with pytest.raises(TypeError, match=r"can't convert openreg:0 device type tensor to numpy"):
+        a.numpy()
+    with pytest.raises(TypeError, match=r"Tensor.cpu\(\)"):
+        numpy.asarray(a)
+    with pytest.raises(AttributeError, match="__array_interface__"):
+        getattr(a, "__array_interface__")  # noqa: B009
+    with pytest.raises(AttributeError, match="non-CUDA tensor"):
+        getattr(a, "__cuda_array_interface__")  # noqa: B009
+    assert a.numpy(force=True).tolist() == [1, 1, 1]
+
+
+# ---- Custom storage
+
+
+def test_every_storage_of_the_device_can_have_a_name():
+    made = {
+        "empty": torch.empty(3, device="openreg"),
+        "operator": torch.ones(3, device="openreg") + 1,
+        "copied": torch.ones(3).to("openreg"),
+        "untyped": torch.empty(0, device="openreg").set_(torch.UntypedStorage(12, device="openreg")),
+        "waits": torch.ones(3, device="openreg").nonzero(),
+        "gradient": torch.ones(3, device="openreg", requires_grad=True).exp().detach(),
+        "loaded": copy.deepcopy(torch.ones(3, device="openreg")),
+    }
+    for name, tensor in made.items():
+        assert torch.openreg.get_storage_name(tensor) == ""
+        torch.openreg.set_storage_name(tensor, name)
+    for name, tensor in made.items():
+        assert torch.openreg.get_storage_name(tensor[1:]) == name
+        assert torch.openreg.get_storage_name(tensor.untyped_storage()) == name
+    with pytest.raises(ValueError, match="this one is on cpu"):
+        torch.openreg.set_storage_name(torch.ones(1), "mine")
 
 
 def test_a_module_that_moves_keeps_its_parameters():

@@ -103,7 +103,6 @@ ABSENT = {
 
 # Other work brings these; a row says so until it does. Nothing here may stay for a release.
 COMING = {
-    "ipc_collect": "with sharing between processes",
 }
 
 HEAD = """\

@@ -4,12 +4,17 @@
 #include "device/device.h"
 #include "stream/stream.h"
 
+#include <cstring>
+#include <utility>
+
 namespace openreg {
 namespace {
 
 orEvent_t handle(void* event) {
   return static_cast<orEvent_t>(event);
 }
+
+thread_local void* up_for_adoption = nullptr;
 
 unsigned flags_for(c10::EventFlag flag) {
   return flag == c10::EventFlag::BACKEND_DEFAULT ? orEventDefault : orEventDisableTiming;
@@ -22,6 +27,10 @@ void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_devic
               static_cast<int>(event_device), " cannot be recorded on a stream of device ",
               static_cast<int>(stream.device_index()), "; make one event for each device");
   if (*event == nullptr) {
+    if (C10_UNLIKELY(up_for_adoption != nullptr)) {
+      *event = std::exchange(up_for_adoption, nullptr);
+      return;
+    }
     DeviceScope scope(stream.device_index());
     orEvent_t made = nullptr;
     OR_CHECK(orEventCreateWithFlags(&made, flags_for(flag)));
@@ -79,6 +88,45 @@ void destroy_event(void* event) noexcept {
   if (event != nullptr) {
     (void)!orEventDestroy(handle(event));
   }
+}
+
+void* make_interprocess_event(c10::DeviceIndex device) {
+  DeviceScope scope(device);
+  orEvent_t made = nullptr;
+  OR_CHECK(orEventCreateWithFlags(&made, orEventDisableTiming | orEventInterprocess));
+  return made;
+}
+
+std::string event_ipc_handle(void* event) {
+  orIpcEventHandle_t shared;
+  OR_CHECK(orIpcGetEventHandle(&shared, handle(event)));
+  return std::string(reinterpret_cast<const char*>(shared.bytes), sizeof(shared.bytes));
+}
+
+void* open_event(const std::string& bytes, c10::DeviceIndex device) {
+  orIpcEventHandle_t shared;
+  TORCH_CHECK_VALUE(bytes.size() == sizeof(shared.bytes), "the handle of an event has ", sizeof(shared.bytes),
+                    " bytes, not ", bytes.size());
+  std::memcpy(shared.bytes, bytes.data(), bytes.size());
+  orEvent_t opened = nullptr;
+  OR_CHECK(orIpcOpenEventHandle(&opened, &shared));
+  int found = 0;
+  const orError_t answer = orEventGetDevice(opened, &found);
+  if (answer != orSuccess || found != device) {
+    destroy_event(opened);
+    OR_CHECK(answer);
+    TORCH_CHECK_VALUE(false, "the event that was opened is of device ", found, ", not ",
+                      static_cast<int>(device));
+  }
+  return opened;
+}
+
+AdoptionScope::AdoptionScope(void* event) {
+  up_for_adoption = event;
+}
+
+AdoptionScope::~AdoptionScope() {
+  destroy_event(std::exchange(up_for_adoption, nullptr));
 }
 
 }  // namespace openreg

@@ -9,6 +9,8 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <string>
+
 namespace openreg {
 
 /// Records on `stream`; makes the event if *event is NULL. Throws if the event belongs to another device.
@@ -31,5 +33,27 @@ void synchronize_event(void* event);
 OPENREG_EXPORT double elapsed_time(void* start, void* end);
 
 void destroy_event(void* event) noexcept;
+
+// ---- Between processes: an event that is made before it is recorded.
+
+/// An event of the device that other processes can open.
+OPENREG_EXPORT void* make_interprocess_event(c10::DeviceIndex device);
+
+/// The bytes by which another process opens it.
+OPENREG_EXPORT std::string event_ipc_handle(void* event);
+
+/// An event that another process has made. Throws if it is not of `device`.
+OPENREG_EXPORT void* open_event(const std::string& handle, c10::DeviceIndex device);
+
+/// A c10::Event can only get its event from its first record. While this lives, the first record of an event
+/// on this thread takes the given one, and records nothing.
+class OPENREG_EXPORT AdoptionScope {
+ public:
+  explicit AdoptionScope(void* event);
+  /// Destroys the event if nobody took it.
+  ~AdoptionScope();
+  AdoptionScope(const AdoptionScope&) = delete;
+  AdoptionScope& operator=(const AdoptionScope&) = delete;
+};
 
 }  // namespace openreg

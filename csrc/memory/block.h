@@ -27,6 +27,7 @@ struct Block {
   c10::StreamId stream = 0;     // the stream that may reuse it at once
   PrivatePool* home = nullptr;  // where it returns to; NULL: the ordinary pool
   bool small = false;           // of a segment for small blocks
+  bool shared = false;          // other processes may have it; see csrc/process/share.h
   bool in_use = false;          // handed out
   bool free = false;            // in the tree of free blocks, where neighbours merge
   Block* before = nullptr;      // neighbours in the segment

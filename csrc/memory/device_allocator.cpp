@@ -5,6 +5,8 @@
 #include "memory/kernel_view.h"
 #include "memory/pool.h"
 #include "memory/routes.h"
+#include "process/receive.h"
+#include "process/share.h"
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>
@@ -35,6 +37,9 @@ DeviceAllocator& device_allocator() {
 
 void free_block(void* context) {
   auto* block = static_cast<Block*>(context);
+  if (C10_UNLIKELY(block->shared) && keep_while_shared(block)) {
+    return;
+  }
   pool_of(block->device).free(block);
 }
 
@@ -68,6 +73,7 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
+  collect_shared();
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
       pool_of(device).empty_cache(pool);
@@ -78,6 +84,8 @@ void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
 void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream) {
   if (Block* block = block_of(data)) {
     pool_of(block->device).record_stream(block, stream);
+  } else {
+    record_received(data, stream);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "graph/capture.h"
 #include "memory/pool.h"
+#include "process/share.h"
 
 #include <algorithm>
 
@@ -66,6 +67,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
   if (orGetErrorClass(answer) == orClassOutOfMemory && may_give_back) {
     ++stats_.num_alloc_retries;
     lock.unlock();
+    collect_shared();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
     if (const orError_t waited = orDeviceSynchronize(); waited != orErrorNotPermitted) {
       OR_CHECK(waited);

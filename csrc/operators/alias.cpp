@@ -4,6 +4,7 @@
 #include "memory/kernel_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/quantized.h"
+#include "storage/device_storage.h"
 
 #include <cstring>
 
@@ -33,16 +34,6 @@ at::Tensor alias(const at::Tensor& tensor, bool writes) {
   return result;
 }
 
-namespace {
-
-c10::Storage make_device_storage(c10::DataPtr data, size_t bytes) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                            std::move(data), &device_allocator(),
-                                                            /*resizable=*/true));
-}
-
-}  // namespace
-
 c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex index) {
   c10::StorageImpl* made = made_by_kernel.unsafeGetStorageImpl();
   const c10::Device device(kDevice, index);
@@ -50,7 +41,7 @@ c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex index) {
   if (Block* block = take_born(made->mutable_data_ptr())) {
     made->set_data_ptr_noswap(c10::DataPtr(kernel_view(block->ptr), c10::Device(c10::kCPU)));
     block->alias = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made);
-    return make_device_storage(c10::DataPtr(block->ptr, block, &free_block, device), bytes);
+    return make_storage(c10::DataPtr(block->ptr, block, &free_block, device), bytes);
   }
   DeviceScope scope(index);
   c10::DataPtr data = device_allocator().allocate(bytes);
@@ -59,7 +50,7 @@ c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex index) {
   } else if (bytes > 0) {
     std::memset(kernel_view(data.get()), 0, bytes);  // a tensor of zeros that never had memory
   }
-  return make_device_storage(std::move(data), bytes);
+  return make_storage(std::move(data), bytes);
 }
 
 at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like) {

@@ -10,6 +10,7 @@
 #include "operators/plan.h"
 #include "operators/work.h"
 #include "random/generator.h"
+#include "storage/device_storage.h"
 #include "storage/resize.h"
 #include "stream/stream.h"
 
@@ -28,11 +29,9 @@ at::Tensor make_result(const TensorSpec& spec, Work& work) {
   }
   c10::DataPtr data = device_allocator().allocate(spec.bytes);
   work.offer(data.get() == nullptr ? nullptr : kernel_view(data.get()), spec.bytes);
-  auto storage =
-      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), spec.bytes, std::move(data),
-                                            &device_allocator(), /*resizable=*/true);
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), spec.dtype);
+      make_storage(std::move(data), spec.bytes), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      spec.dtype);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides);
   return result;
 }

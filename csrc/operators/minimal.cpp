@@ -2,6 +2,7 @@
 // None of them launches anything.
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "storage/device_storage.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -27,12 +28,27 @@ c10::DeviceIndex device_for(std::optional<c10::Device> device) {
   return device.has_value() && device->has_index() ? device->index() : current_device();
 }
 
+// As at::detail::empty_generic, which does not ask for the device's own kind of storage.
+at::Tensor make_tensor(size_t bytes, caffe2::TypeMeta type) {
+  return at::detail::make_tensor<c10::TensorImpl>(make_storage(device_allocator().allocate(bytes), bytes),
+                                                  kKeys, type);
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
                  std::optional<c10::Device> device, std::optional<bool> pin_memory,
                  std::optional<at::MemoryFormat> format) {
   check_options(layout, pin_memory);
   DeviceScope scope(device_for(device));
-  return at::detail::empty_generic(size, &device_allocator(), kKeys, c10::dtype_or_default(dtype), format);
+  at::detail::check_size_nonnegative(size);
+  const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
+  at::Tensor result = make_tensor(at::detail::computeStorageNbytesContiguous(size, type.itemsize()), type);
+  if (size.size() != 1 || size[0] != 0) {  // which is what it begins with
+    result.unsafeGetTensorImpl()->generic_set_sizes_contiguous(size);
+  }
+  if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous) {
+    result.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  }
+  return result;
 }
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
@@ -40,8 +56,11 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   DeviceScope scope(device_for(device));
-  return at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys,
-                                           c10::dtype_or_default(dtype));
+  at::detail::check_size_nonnegative(size);
+  const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
+  at::Tensor result = make_tensor(at::detail::computeStorageNbytes(size, stride, type.itemsize()), type);
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  return result;
 }
 
 at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "storage/device_storage.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 namespace openreg {
 
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
-  TORCH_CHECK(storage->resizable(), "this storage cannot be resized from ", storage->nbytes(), " to ", bytes,
-              " bytes: it shares memory that it does not own");
+  TORCH_CHECK(storage->resizable(), "this storage", in_quotes(*storage), " cannot be resized from ",
+              storage->nbytes(), " to ", bytes, " bytes: it shares memory that it does not own");
   if (storage->nbytes() == bytes) {
     return;
   }

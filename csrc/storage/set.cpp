@@ -1,9 +1,11 @@
 // resize_ and set_: tensors that change their sizes or take another storage.
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "storage/device_storage.h"
 #include "storage/resize.h"
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
@@ -18,18 +20,21 @@ void set_sizes(c10::TensorImpl* self, at::IntArrayRef size, at::OptionalIntArray
   if (self->sizes() == size && (!stride.has_value() || self->strides() == *stride)) {
     return;
   }
+  // The storage first: if it cannot grow, the tensor stays as it is, within its memory.
   const size_t itemsize = self->dtype().itemsize();
-  size_t bytes = 0;
+  const size_t offset = self->storage_offset();
+  at::detail::check_size_nonnegative(size);
+  const size_t bytes = stride.has_value()
+                           ? at::detail::computeStorageNbytes(size, *stride, itemsize, offset)
+                           : at::detail::computeStorageNbytesContiguous(size, itemsize, offset);
+  c10::StorageImpl* storage = self->unsafe_storage().unsafeGetStorageImpl();
+  if (c10::multiply_integers(size) > 0 && bytes > storage->nbytes()) {
+    resize_storage(storage, bytes);
+  }
   if (stride.has_value()) {
     self->set_sizes_and_strides(size, *stride);
-    bytes = at::detail::computeStorageNbytes(size, *stride, itemsize, self->storage_offset());
   } else {
     self->generic_set_sizes_contiguous(size);
-    bytes = at::detail::computeStorageNbytesContiguous(size, itemsize, self->storage_offset());
-  }
-  c10::StorageImpl* storage = self->unsafe_storage().unsafeGetStorageImpl();
-  if (self->numel() > 0 && bytes > storage->nbytes()) {
-    resize_storage(storage, bytes);
   }
 }
 
@@ -70,8 +75,7 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
 
 at::Tensor& set_empty(at::Tensor& self) {
   DeviceScope scope(self.device().index());
-  at::Storage nothing(at::Storage::use_byte_size_t(), 0, &device_allocator(), /*resizable=*/true);
-  return set_storage_offset(self, std::move(nothing), 0, {0}, {});
+  return set_storage_offset(self, make_storage(device_allocator().allocate(0), 0), 0, {0}, {});
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

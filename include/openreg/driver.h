@@ -43,6 +43,15 @@ typedef struct orHost {
   void (*report)(const char* words);
 } orHost;
 
+/* Memory of another process, as it is opened in this one. */
+typedef struct orDriverIpcMemory {
+  int32_t device;
+  void* ptr; /* the named bytes */
+  size_t size;
+  void* base; /* the allocation that holds them; the same for all of its names while one is open */
+  size_t base_size;
+} orDriverIpcMemory;
+
 typedef struct orDriver {
   uint32_t struct_size;
   uint32_t version;
@@ -134,6 +143,24 @@ typedef struct orDriver {
   orError_t (*graph_node)(orDriverGraph* graph, size_t index, orGraphNode* node);
   /* Returns at once; what was launched still runs. */
   orError_t (*graph_destroy)(orDriverGraph* graph);
+
+  /* (optional, all of them or none) Memory and events between processes, as Note [Other processes] in
+   * openreg.h has it. Without them: no OR_CAP_IPC. None of them waits for work.
+   *
+   * `base` and `base_size` are the allocation that holds the bytes. */
+  orError_t (*ipc_name)(int device, void* base, size_t base_size, void* ptr, size_t size,
+                        orIpcMemHandle_t* handle);
+  /* orSuccess or orErrorNotReady. */
+  orError_t (*ipc_retire)(const orIpcMemHandle_t* handle);
+  /* Takes back all names of the allocation. orErrorNotPermitted if another process holds one, unless
+   * `force`. */
+  orError_t (*ipc_withdraw)(int device, void* base, int force);
+  /* Called for a device that may not be open yet. */
+  orError_t (*ipc_open)(const orIpcMemHandle_t* handle, orDriverIpcMemory* memory);
+  /* No work that is submitted from now on uses the memory. *last: nobody has the allocation open any more. */
+  orError_t (*ipc_close)(void* ptr, int* last);
+  orError_t (*ipc_name_event)(orDriverEvent* event, orIpcEventHandle_t* handle);
+  orError_t (*ipc_open_event)(const orIpcEventHandle_t* handle, int* device, orDriverEvent** event);
 } orDriver;
 
 /* The one symbol that a driver exports. */

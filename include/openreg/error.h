@@ -14,7 +14,7 @@
   X(orErrorInvalidValue, 1, orClassOperationFailed, "an argument has a value that is not allowed")          \
   X(orErrorInvalidDevice, 2, orClassOperationFailed, "there is no such device")                             \
   X(orErrorInvalidPointer, 3, orClassOperationFailed, "the pointer is not in a live allocation")            \
-  X(orErrorInvalidHandle, 4, orClassOperationFailed, "the stream or event is not, or no longer, alive")     \
+  X(orErrorInvalidHandle, 4, orClassOperationFailed, "the handle is not, or no longer, alive")              \
   X(orErrorNotSupported, 5, orClassOperationFailed, "the device cannot do this")                            \
   X(orErrorNotReady, 6, orClassRetry, "the work is not finished yet")                                       \
   X(orErrorOutOfMemory, 7, orClassOutOfMemory, "the device has no block of that size left")                 \

@@ -20,6 +20,14 @@
  * Note [Handles]
  * Streams, events and graphs are numbers, not addresses: one that was destroyed is recognised, never
  * dereferenced.
+ *
+ * Note [Other processes]
+ * A process names a piece of its memory, carries the name to another process of the same user, and that one
+ * opens it: both then use the same bytes, each through pointers of its own. The name holds a secret of 128
+ * bits and cannot be guessed; one that is forged, or of something that is gone, is orErrorInvalidHandle. Who
+ * opens holds: the memory cannot be freed under it. A hold ends when it is closed, or with its process
+ * however that ends. Bytes opened elsewhere count for the process that allocated them. Memory stays usable
+ * where it is open after its first process has ended; names do not.
  */
 #ifndef OPENREG_OPENREG_H_
 #define OPENREG_OPENREG_H_
@@ -81,7 +89,8 @@ OR_API orError_t orGetKernelViewOffset(ptrdiff_t* offset, int device);
  * host: that faults. Zero bytes give NULL. Contents are undefined. */
 OR_API orError_t orMalloc(void** ptr, size_t size);
 /* Waits for work of the device that is already submitted, then frees. NULL is allowed. In a kernel it is
- * orErrorNotPermitted unless that kernel is the device's only unfinished work. */
+ * orErrorNotPermitted unless that kernel is the device's only unfinished work, and also for memory that
+ * another process holds. Names of the memory are taken back. */
 OR_API orError_t orFree(void* ptr);
 /* Pinned host memory, usable in asynchronous copies. Zero bytes give NULL. */
 OR_API orError_t orMallocHost(void** ptr, size_t size);
@@ -153,6 +162,7 @@ OR_API orError_t orEventDestroy(orEvent_t event);
 /* Marks this point of the stream; a later record replaces an earlier one, for those who ask afterwards. The
  * stream must belong to the event's device. */
 OR_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
+OR_API orError_t orEventGetDevice(orEvent_t event, int* device);
 /* orSuccess if everything before the latest record is finished, or there is no record; else orErrorNotReady.
  */
 OR_API orError_t orEventQuery(orEvent_t event);
@@ -194,6 +204,29 @@ OR_API orError_t orGraphDestroy(orGraph_t graph);
 OR_API orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count);
 /* `node->struct_size` must be set. Nodes are numbered in the order in which they run. */
 OR_API orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node);
+
+/* ---- Other processes ---------------------------------------------------------------------------------- */
+
+/* Names `size` bytes at `ptr`, inside one allocation of this process, for one or more others to open. Every
+ * call makes another name. */
+OR_API orError_t orIpcGetMemHandle(orIpcMemHandle_t* handle, void* ptr, size_t size);
+/* Takes a name back: orSuccess if nobody holds the memory by it, and then it opens nothing any more.
+ * orErrorNotReady as long as somebody does, or as nobody has opened it yet: it may be on its way. */
+OR_API orError_t orIpcRetireMemHandle(const orIpcMemHandle_t* handle);
+/* Opens memory that another process has named, and holds it. It is memory of the device with the same index,
+ * and opened more than once has the same address. A name of this process's own counts as opened by the call,
+ * which is orErrorNotPermitted: the memory is there already. */
+OR_API orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle);
+/* Ends one opening of `ptr`. Waits for work that is already submitted, as orFree. */
+OR_API orError_t orIpcCloseMemHandle(void* ptr);
+/* The same in the order of `stream`, without waiting. From now on the caller does not use `ptr`. */
+OR_API orError_t orIpcCloseMemHandleAsync(void* ptr, orStream_t stream);
+
+/* Names an event that was created with orEventInterprocess. Destroying the event takes the name back. */
+OR_API orError_t orIpcGetEventHandle(orIpcEventHandle_t* handle, orEvent_t event);
+/* An event of this process that is the same as the named one: either process records, either waits. Ends with
+ * orEventDestroy. A record whose process has died counts as finished. */
+OR_API orError_t orIpcOpenEventHandle(orEvent_t* event, const orIpcEventHandle_t* handle);
 
 /* ---- Tracing ------------------------------------------------------------------------------------------ */
 

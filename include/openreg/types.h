@@ -108,8 +108,19 @@ typedef struct orGraphNode {
 
 typedef enum orEventFlags {
   orEventDefault = 0,
-  orEventDisableTiming = 1 /* cheaper; elapsed time is an error */
+  orEventDisableTiming = 1, /* cheaper; elapsed time is an error */
+  orEventInterprocess = 2   /* other processes can wait for it; only with orEventDisableTiming */
 } orEventFlags;
+
+/* Names of memory and of events for other processes: bytes to be carried there, without a meaning of their
+ * own. See Note [Other processes] in openreg.h. */
+typedef struct orIpcMemHandle_t {
+  unsigned char bytes[64];
+} orIpcMemHandle_t;
+
+typedef struct orIpcEventHandle_t {
+  unsigned char bytes[64];
+} orIpcEventHandle_t;
 
 /* When and in which order work that may run does run. See orSetSchedule. */
 typedef enum orSchedule {

@@ -146,6 +146,8 @@ PYBIND11_MODULE(_C, m) {
   bind_graph(m);
   bind_memory(m);
   bind_monitor(m);
+  bind_process(m);
+  bind_storage(m);
   bind_profiler(m);
   bind_snapshot(m);
 }

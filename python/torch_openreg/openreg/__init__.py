@@ -3,6 +3,7 @@
 Every name means what it means in ``torch.cuda``. Nothing here opens a device before it is used.
 """
 
+from . import dlpack  # noqa: F401  (wraps three functions of torch)
 from ._lazy import _is_in_bad_fork, _lazy_init, init, is_initialized
 from ._types import *  # noqa: F403
 from ._types import __all__ as _types
@@ -43,6 +44,7 @@ from .monitor import (
     reset_operator_stats,
     set_sync_debug_mode,
 )
+from .process import ipc_collect
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -55,6 +57,7 @@ from .random import (
     set_rng_state_all,
 )
 from .schedule import Schedule, get_schedule, schedule, set_schedule
+from .storage import get_backend_meta, get_storage_name, set_backend_meta, set_storage_name
 from .stream import (
     Event,
     ExternalStream,
@@ -92,18 +95,21 @@ __all__ = [
     "device_of",
     "fallback",
     "get_amp_supported_dtype",
+    "get_backend_meta",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
     "get_schedule",
+    "get_storage_name",
     "get_stream_from_external",
     "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
@@ -121,8 +127,10 @@ __all__ = [
     "record_operator_stats",
     "reset_operator_stats",
     "schedule",
+    "set_backend_meta",
     "set_device",
     "set_schedule",
+    "set_storage_name",
     "set_stream",
     "set_sync_debug_mode",
     "stream",

@@ -60,14 +60,45 @@ def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Extern
 
 
 class Event(torch.Event):
-    """A point in a stream: to wait for, to ask after, and with ``enable_timing`` to measure between."""
+    """A point in a stream: to wait for, to ask after, and with ``enable_timing`` to measure between.
+
+    With ``interprocess`` it can be sent to other processes, which then record it and wait for it as well.
+    """
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> "Event":
-        return super().__new__(
+        if interprocess and enable_timing:
+            raise ValueError("an interprocess event has no timing; leave out enable_timing")
+        event = super().__new__(
             cls, DEVICE_NAME, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
+        event._interprocess = interprocess
+        return event
+
+    @classmethod
+    def from_ipc_handle(cls, device: DeviceLike, handle: bytes) -> "Event":
+        """The event that another process has made, from what its ``ipc_handle`` returned there."""
+        _lazy_init()
+        event = cls(interprocess=True)
+        _C.open_interprocess_event(event, _checked(device), handle)
+        return event
+
+    def ipc_handle(self) -> bytes:
+        """What another process needs to have this event. An event never recorded is the current device's."""
+        if not self._interprocess:
+            raise RuntimeError("the event is this process's own; make it with interprocess=True")
+        if not self.event_id:
+            _lazy_init()
+            _C.make_interprocess_event(self, _C.current_device())
+        return _C.event_ipc_handle(self.event_id)
+
+    def record(self, stream: "torch.Stream | None" = None) -> None:
+        """Marks the point to which ``stream``, or the current one, has been given work."""
+        if self._interprocess and not self.event_id:
+            _lazy_init()
+            _C.make_interprocess_event(self, _C.current_device() if stream is None else stream.device_index)
+        super().record(stream)
 
     def elapsed_time(self, end_event: torch.Event) -> float:
         """Milliseconds between the records of this event and of ``end_event``."""

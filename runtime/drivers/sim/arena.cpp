@@ -3,6 +3,7 @@
 #include "platform.h"
 #include "words.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -15,8 +16,14 @@ constexpr size_t kViewAlignment = size_t{2} << 20;
 // Below this, keeping the pages is cheaper than faulting them in again.
 constexpr size_t kSmallestDiscard = size_t{1} << 20;
 
+// Addresses cost nothing, and another process's devices may be larger than ours.
+constexpr size_t kSmallestWindow = size_t{16} << 30;
+
 char* first_device_view = nullptr;
 size_t view_stride = 0;
+char* window = nullptr;
+size_t window_size = 0;
+std::atomic<uint64_t> arenas_opened{0};
 std::atomic<ptrdiff_t> offset_between_views{0};
 
 size_t round_up(size_t size, size_t to) {
@@ -28,7 +35,8 @@ size_t round_up(size_t size, size_t to) {
 orError_t reserve_views(int device_count, size_t memory) {
   if (first_device_view) return orSuccess;
   view_stride = round_up(memory, kViewAlignment);
-  const size_t views = view_stride * static_cast<size_t>(device_count);
+  window_size = std::max(view_stride * static_cast<size_t>(device_count), kSmallestWindow);
+  const size_t views = view_stride * static_cast<size_t>(device_count) + window_size;
   void* base = nullptr;
   if (!platform::reserve(2 * views + kViewAlignment, &base)) {
     return fail(
@@ -38,8 +46,14 @@ orError_t reserve_views(int device_count, size_t memory) {
         2 * views, device_count, memory, std::strerror(errno));
   }
   first_device_view = reinterpret_cast<char*>(round_up(reinterpret_cast<size_t>(base), kViewAlignment));
+  window = first_device_view + (views - window_size);
   offset_between_views.store(static_cast<ptrdiff_t>(views), std::memory_order_release);
   return orSuccess;
+}
+
+void import_window(char** begin, size_t* size) {
+  *begin = window;
+  *size = window_size;
 }
 
 ptrdiff_t view_offset() {
@@ -56,7 +70,8 @@ orError_t Arena::open(int device, size_t memory) {
     return fail(orErrorSystem, "cannot create the %zu bytes of memory of device %d: %s", memory, device,
                 std::strerror(errno));
   }
-  if (!platform::map_memory(backing_, device_view_ + view_offset(), memory)) {
+  serial_ = arenas_opened.fetch_add(1) + 1;
+  if (!platform::map_memory(backing_, 0, device_view_ + view_offset(), memory)) {
     const int reason = errno;
     static_cast<void>(close());
     return fail(orErrorSystem, "cannot map the %zu bytes of memory of device %d: %s", memory, device,

@@ -24,6 +24,9 @@ class Device {
   bool running_here();
   void forget_failures();
 
+  /// Those that are alive, also without a handle.
+  std::vector<Ref<Stream>> streams();
+
   // ---- For Stream's constructor and destructor.
   void add(Stream& stream);
   /// `failure`: words of a failure that nobody was told of, or NULL.
@@ -32,8 +35,6 @@ class Device {
   Arena arena;
 
  private:
-  std::vector<Ref<Stream>> streams();
-
   std::mutex mutex_;  // guards the two below
   std::unordered_set<Stream*> streams_;
   std::vector<std::string> orphaned_failures_;  // of streams that are gone

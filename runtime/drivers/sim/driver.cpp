@@ -9,9 +9,13 @@
 #include "event.h"
 #include "executor.h"
 #include "graph_entries.h"
+#include "ipc.h"
 #include "platform.h"
 #include "schedule.h"
+#include "shared_event.h"
+#include "state.h"
 #include "stream.h"
+#include "watcher.h"
 #include "words.h"
 
 #include <cstdio>
@@ -20,26 +24,10 @@
 namespace openreg::sim {
 namespace {
 
-// Leaked, as everything that threads may still use while the process exits.
-struct State {
-  Config config;
-  Device* devices = nullptr;
-  std::mutex open_mutex;  // serialises opening and closing
-};
-
-State& state() {
-  static State* state = new State;
-  return *state;
-}
-
-Device& device_at(int index) {
-  return state().devices[index];
-}
-
 // ---- Devices
 
 constexpr uint64_t kCapabilities =
-    OR_CAP_HOST_EXECUTABLE | OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES;
+    OR_CAP_HOST_EXECUTABLE | OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES | OR_CAP_IPC;
 
 orError_t init(const orHost* host) {
   set_host(host);
@@ -50,8 +38,8 @@ orError_t init(const orHost* host) {
   });
 }
 
-orError_t device_count(int* count) {
-  *count = state().config.device_count;
+orError_t count_devices(int* count) {
+  *count = device_count();
   return orSuccess;
 }
 
@@ -183,6 +171,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
       return capture->refuse("waiting for an event of another capture");
     }
     if (capture) return capture->refuse("waiting for an event that was recorded outside of the capture");
+    if (record->is_of_other_process()) Watcher::get().add(record);
     unwrap(stream).submit_wait(std::move(record));
     return orSuccess;
   });
@@ -293,9 +282,13 @@ orError_t change_schedule(orSchedule schedule, uint64_t seed) {
 
 // ---- Events
 
-orError_t event_create(int, unsigned flags, orDriverEvent** event) {
-  return guarded([&] {
-    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming)));
+orError_t event_create(int device, unsigned flags, orDriverEvent** event) {
+  return guarded([&]() -> orError_t {
+    Ref<SharedEvent> shared;
+    if (flags & orEventInterprocess) {
+      if (const orError_t error = SharedEvent::create(device, shared)) return error;
+    }
+    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming), std::move(shared)));
     return orSuccess;
   });
 }
@@ -325,6 +318,10 @@ orError_t event_synchronize(orDriverEvent* event) {
     const Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
     if (record->captured) return Capture::refuse_event(*record->captured, "waiting for an event");
+    if (record->is_of_other_process()) {
+      record->wait_for_other_process();
+      return orSuccess;
+    }
     if (!record->done()) {
       if (const orError_t error = record->stream->wait(record->ticket)) return error;
     }
@@ -355,7 +352,7 @@ constexpr orDriver kTable = {
     .name = "sim",
     .capabilities = kCapabilities,
     .init = &init,
-    .device_count = &device_count,
+    .device_count = &count_devices,
     .device_properties = &device_properties,
     .device_open = &device_open,
     .device_close = &device_close,
@@ -391,6 +388,13 @@ constexpr orDriver kTable = {
     .graph_launch = &graph_launch,
     .graph_node = &graph_node,
     .graph_destroy = &graph_destroy,
+    .ipc_name = &ipc_name,
+    .ipc_retire = &ipc_retire,
+    .ipc_withdraw = &ipc_withdraw,
+    .ipc_open = &ipc_open,
+    .ipc_close = &ipc_close,
+    .ipc_name_event = &ipc_name_event,
+    .ipc_open_event = &ipc_open_event,
 };
 
 }  // namespace

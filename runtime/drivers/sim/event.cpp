@@ -1,8 +1,11 @@
 #include "event.h"
 
 #include "capture.h"
+#include "platform.h"
 #include "schedule.h"
+#include "shared_event.h"
 #include "stream.h"
+#include "watcher.h"
 
 namespace openreg::sim {
 
@@ -28,6 +31,8 @@ void Record::complete(uint64_t new_failure) {
     done_.store(true, std::memory_order_release);
     waiter = std::exchange(waiters_, nullptr);
   }
+  if (shared && !is_of_other_process()) [[unlikely]]
+    shared->finish_record(number);
   while (waiter) {
     Ref<Stream> stream = Ref<Stream>::adopt(waiter);
     waiter = std::exchange(stream->next_waiter, nullptr);
@@ -43,7 +48,30 @@ bool Record::add_waiter(Stream& stream) {
   return true;
 }
 
-Event::Event(bool timing) : timing_(timing) {}
+Ref<Record> Record::of_other_process(Ref<SharedEvent> shared, uint64_t number, int process) {
+  Ref<Record> record = Ref<Record>::adopt(new Record);
+  record->shared = std::move(shared);
+  record->number = number;
+  record->process = process;
+  return record;
+}
+
+bool Record::is_over_there() const {
+  return shared->is_done(number) || !shared->is_alive(process);
+}
+
+void Record::wait_for_other_process() const {
+  constexpr int64_t kLookForTheDead = 5'000'000;
+  shared->begin_watching();
+  for (;;) {
+    const platform::WatchedWord bell = {&shared->doorbell(), shared->doorbell().load()};
+    if (is_over_there()) break;
+    platform::sleep_on(&bell, 1, kLookForTheDead);
+  }
+  shared->end_watching();
+}
+
+Event::Event(bool timing, Ref<SharedEvent> shared) : timing_(timing), shared_(std::move(shared)) {}
 Event::~Event() = default;
 
 void Event::set_captured(Ref<CapturePoint> point) {
@@ -55,20 +83,38 @@ void Event::set_captured(Ref<CapturePoint> point) {
 
 void Event::record(Stream& stream) {
   std::lock_guard lock(mutex_);
-  if (latest_ && latest_->unique()) {
+  if (latest_ && latest_->unique() && !shared_) {
     latest_->begin(stream, timing_);
     stream.submit_record(latest_);
     return;
   }
   Ref<Record> record = Ref<Record>::adopt(new Record);
   record->begin(stream, timing_);
+  if (shared_) {
+    record->shared = shared_;
+    record->process = platform::process_id();
+    SharedEvent::Latest earlier;
+    record->number = shared_->begin_record(earlier);
+    // The place of this record in the ring may still be that of an earlier one which somebody waits for.
+    if (earlier.number != 0 && !shared_->is_done(earlier.number)) {
+      Ref<Record> before = Record::of_other_process(shared_, earlier.number, earlier.process);
+      Watcher::get().add(before);
+      stream.submit_wait(std::move(before));
+    }
+  }
   stream.submit_record(record);
   latest_ = std::move(record);
 }
 
 Ref<Record> Event::latest() {
   std::lock_guard lock(mutex_);
-  return latest_;
+  if (!shared_) [[likely]]
+    return latest_;
+  const SharedEvent::Latest latest = shared_->latest();
+  if (latest.number == 0) return {};
+  if (latest_ && latest_->number == latest.number) return latest_;
+  if (shared_->is_done(latest.number) || !shared_->is_alive(latest.process)) return {};
+  return Record::of_other_process(shared_, latest.number, latest.process);
 }
 
 }  // namespace openreg::sim

@@ -10,6 +10,7 @@
 
 namespace openreg::sim {
 
+class SharedEvent;
 class Stream;
 struct CapturePoint;
 
@@ -30,6 +31,17 @@ class Record : public Counted<Record> {
   /// Prepares for a recording, while nobody else has a reference.
   void begin(Stream& stream, bool timing);
 
+  /// A record that another process has made; it has no stream here. The watcher completes it.
+  static Ref<Record> of_other_process(Ref<SharedEvent> shared, uint64_t number, int process);
+  bool is_of_other_process() const { return shared && !stream; }
+  /// For such a record: done there, or never to be, since its process has died.
+  bool is_over_there() const;
+  void wait_for_other_process() const;
+
+  Ref<SharedEvent> shared;  // of an interprocess event
+  uint64_t number = 0;      // of this record there
+  int process = 0;          // that made it
+
   Ref<Stream> stream;          // where it was recorded; it may outlive its handle through this
   uint64_t ticket = 0;         // its place there
   int64_t time_ns = 0;         // valid once done, with timing
@@ -45,17 +57,20 @@ class Record : public Counted<Record> {
 
 class Event {
  public:
-  explicit Event(bool timing);
+  /// `shared`: of an interprocess event, else empty.
+  Event(bool timing, Ref<SharedEvent> shared);
   ~Event();
 
   void record(Stream& stream);
   /// Its latest record is a point of a capture.
   void set_captured(Ref<CapturePoint> point);
-  /// The latest record; empty if there is none.
+  /// The latest record; empty if there is none, or one of another process that is over.
   Ref<Record> latest();
+  SharedEvent* shared() const { return shared_.get(); }
 
  private:
   const bool timing_;
+  const Ref<SharedEvent> shared_;
   std::mutex mutex_;  // guards latest_; held while the record is submitted, so that the latest is the latest
   Ref<Record> latest_;
 };

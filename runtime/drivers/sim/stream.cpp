@@ -384,6 +384,7 @@ Stream::Help Stream::help_blocker() {
       next = blocked->blocked_on_;
     }
     if (!next || next->done()) return Help::kNothing;
+    if (next->is_of_other_process()) return Help::kNothing;
     record = std::move(next);
     blocked = record->stream.get();
     if (blocked->running_here()) return Help::kSelf;

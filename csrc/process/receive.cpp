@@ -1,0 +1,159 @@
+#include "process/receive.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "event/event.h"
+#include "memory/device_allocator.h"
+#include "storage/device_storage.h"
+#include "stream/stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace openreg {
+namespace {
+
+struct Received {
+  void* ptr;
+  c10::DeviceIndex device;
+  std::vector<c10::Stream> streams;  // under the lock of all_received
+  std::atomic<size_t> behind{0};     // streams that have not come to the end yet
+};
+
+struct AllReceived {
+  std::mutex mutex;  // guards the map and the streams of its entries
+  std::unordered_map<void*, c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
+};
+
+AllReceived& all_received() {
+  static auto* all = new AllReceived;
+  return *all;
+}
+
+void add(std::vector<c10::Stream>& streams, c10::Stream stream) {
+  if (std::ranges::find(streams, stream) == streams.end()) {
+    streams.push_back(stream);
+  }
+}
+
+// Runs in the order of each stream; the last of them closes.
+void one_stream_is_there(void* user) {
+  auto* received = static_cast<Received*>(user);
+  if (received->behind.fetch_sub(1) > 1) {
+    return;
+  }
+  (void)!orIpcCloseMemHandleAsync(received->ptr, stream_handle(default_stream(received->device)));
+  delete received;
+}
+
+void let_go(void* context) {
+  auto* received = static_cast<Received*>(context);
+  try {
+    add(received->streams, current_stream(received->device));
+    if (received->streams.size() == 1) {
+      (void)!orIpcCloseMemHandleAsync(received->ptr, stream_handle(received->streams.front()));
+      delete received;
+      return;
+    }
+    const std::vector<c10::Stream> streams = std::move(received->streams);
+    received->behind = streams.size();
+    for (const c10::Stream stream : streams) {
+      if (orLaunchHostFunc(stream_handle(stream), &one_stream_is_there, received) != orSuccess) {
+        one_stream_is_there(received);  // a stream that is gone has nothing to wait for
+      }
+    }
+  } catch (const std::exception&) {
+    // Not in a deleter. The hold ends with the process.
+  }
+}
+
+void wait_for_sender(const SharedStorage& shared) {
+  for (const std::string& handle : shared.events) {
+    void* event = open_event(handle, shared.device);
+    block_on_event(event, current_stream(shared.device));
+    destroy_event(event);
+  }
+}
+
+c10::Storage wrap(const SharedStorage& shared, void* ptr) {
+  auto* received = new Received{ptr, shared.device, {current_stream(shared.device)}};
+  return make_storage(c10::DataPtr(ptr, received, &let_go, c10::Device(kDevice, shared.device)), shared.bytes,
+                      /*resizable=*/false);
+}
+
+orIpcMemHandle_t handle_of(const SharedStorage& shared) {
+  orIpcMemHandle_t handle;
+  TORCH_CHECK_VALUE(shared.memory.size() == sizeof(handle.bytes), "the handle of shared memory has ",
+                    sizeof(handle.bytes), " bytes, not ", shared.memory.size());
+  std::memcpy(handle.bytes, shared.memory.data(), sizeof(handle.bytes));
+  return handle;
+}
+
+void check_length(void* ptr, size_t bytes) {
+  orPointerAttributes attributes{};
+  attributes.struct_size = sizeof(attributes);
+  OR_CHECK(orPointerGetAttributes(&attributes, ptr));
+  const size_t offset = static_cast<size_t>(static_cast<char*>(ptr) - static_cast<char*>(attributes.base));
+  TORCH_CHECK_VALUE(attributes.type == orMemoryTypeDevice && bytes <= attributes.size - offset,
+                    "what was received says that it has ", bytes, " bytes, and there are ",
+                    attributes.size - offset, " of shared memory");
+}
+
+}  // namespace
+
+c10::Storage receive_storage(const SharedStorage& shared) {
+  const c10::Device device(kDevice, shared.device);
+  resolve(device);
+  if (shared.memory.empty()) {
+    DeviceScope scope(shared.device);
+    return make_storage(device_allocator().allocate(0), 0);
+  }
+  const orIpcMemHandle_t handle = handle_of(shared);
+  void* ptr = nullptr;
+  AllReceived& all = all_received();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const orError_t answer = orIpcOpenMemHandle(&ptr, &handle);
+  if (answer == orErrorNotPermitted) {
+    const std::string words = orGetLastErrorMessage();
+    if (c10::Storage own = find_own(shared)) {
+      return own;
+    }
+    TORCH_CHECK(false, words);
+  }
+  OR_CHECK(answer);
+  try {
+    check_length(ptr, shared.bytes);
+    wait_for_sender(shared);
+  } catch (...) {
+    (void)!orIpcCloseMemHandle(ptr);
+    throw;
+  }
+  std::erase_if(all.storages, [](const auto& item) { return item.second.expired(); });
+  if (const auto known = all.storages.find(ptr); known != all.storages.end()) {
+    if (auto alive = known->second.lock(); alive && alive->nbytes() == shared.bytes) {
+      // It has a hold of its own; this one ends behind the wait for the sender.
+      OR_CHECK(orIpcCloseMemHandleAsync(ptr, current_stream_handle(shared.device)));
+      return c10::Storage(std::move(alive));
+    }
+  }
+  c10::Storage fresh = wrap(shared, ptr);
+  all.storages.insert_or_assign(ptr, fresh.getWeakStorageImpl());
+  return fresh;
+}
+
+bool is_received(const c10::DataPtr& data) {
+  return data.get_deleter() == &let_go;
+}
+
+void record_received(const c10::DataPtr& data, c10::Stream stream) {
+  if (is_received(data)) {
+    const std::lock_guard<std::mutex> lock(all_received().mutex);
+    add(static_cast<Received*>(data.get_context())->streams, stream);
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,170 @@
+#include "process/share.h"
+
+#include "common/check.h"
+#include "device/device.h"
+#include "event/event.h"
+#include "memory/device_allocator.h"
+#include "process/receive.h"
+#include "storage/device_storage.h"
+#include "stream/stream.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace openreg {
+namespace {
+
+// One sending.
+struct Sent {
+  orIpcMemHandle_t name;
+  std::vector<void*> events;
+};
+
+struct SharedBlock {
+  std::vector<Sent> sent;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  size_t bytes;
+  int owners = 1;  // storages; with none, only we keep the block
+};
+
+struct Shared {
+  std::mutex mutex;  // guards the map; the pool's is taken under it
+  std::unordered_map<Block*, SharedBlock> blocks;
+};
+
+Shared& all_shared() {
+  static auto* shared = new Shared;
+  return *shared;
+}
+
+std::string bytes_of(const orIpcMemHandle_t& handle) {
+  return std::string(reinterpret_cast<const char*>(handle.bytes), sizeof(handle.bytes));
+}
+
+// Forgets the sendings that are over; true if none is left.
+bool retire(SharedBlock& block) {
+  std::erase_if(block.sent, [](const Sent& sent) {
+    if (orIpcRetireMemHandle(&sent.name) == orErrorNotReady) {
+      return false;
+    }
+    std::ranges::for_each(sent.events, destroy_event);
+    return true;
+  });
+  return block.sent.empty();
+}
+
+void collect_locked(Shared& shared) {
+  for (auto item = shared.blocks.begin(); item != shared.blocks.end();) {
+    auto& [block, state] = *item;
+    if (!retire(state)) {
+      ++item;
+      continue;
+    }
+    block->shared = false;
+    if (state.owners == 0) {
+      free_block(block);
+    }
+    item = shared.blocks.erase(item);
+  }
+}
+
+// An event behind what the stream has been given; nothing if that is done.
+void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
+  if (query_stream(stream)) {
+    return;
+  }
+  void* event = make_interprocess_event(stream.device_index());
+  sent.events.push_back(event);
+  record_event(&event, stream, stream.device_index(), c10::EventFlag::PYTORCH_DEFAULT);
+  shared.events.push_back(event_ipc_handle(event));
+}
+
+}  // namespace
+
+SharedStorage share_storage(const c10::Storage& storage) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  TORCH_CHECK(impl->device_type() == kDevice, "only storages of ", OR_DEVICE_NAME,
+              " are shared here, not of ", impl->device());
+  SharedStorage result;
+  result.device = impl->device().index();
+  result.bytes = impl->nbytes();
+  impl->mutable_data_ptr();  // one that is lazily copied gets memory of its own
+  if (result.bytes == 0) {
+    return result;
+  }
+  TORCH_CHECK(!is_received(impl->data_ptr()), "this tensor", in_quotes(*impl),
+              " was received from another process, and only the process that made it can send it; send a "
+              "clone()");
+  Block* block = block_of(impl->data_ptr());
+  TORCH_CHECK(block != nullptr, "this tensor", in_quotes(*impl),
+              " does not own its memory (it is over a blob of ", result.bytes,
+              " bytes), which could be freed while another process uses it; send a clone()");
+  Sent sent;
+  try {
+    const c10::Stream current = current_stream(result.device);
+    add_event(result, sent, current);
+    if (block->stream != current.id()) {
+      // A queue pickles on a thread of its own, whose current stream is not the program's.
+      add_event(result, sent, c10::Stream(c10::Stream::UNSAFE, impl->device(), block->stream));
+    }
+    Shared& shared = all_shared();
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    collect_locked(shared);
+    auto [entry, added] =
+        shared.blocks.try_emplace(block, SharedBlock{{}, storage.getWeakStorageImpl(), result.bytes});
+    entry->second.sent.reserve(entry->second.sent.size() + 1);
+    OR_CHECK(orIpcGetMemHandle(&sent.name, block->ptr, result.bytes));
+    block->shared = true;
+    result.memory = bytes_of(sent.name);
+    entry->second.sent.push_back(std::move(sent));
+  } catch (...) {
+    std::ranges::for_each(sent.events, destroy_event);
+    throw;
+  }
+  return result;
+}
+
+c10::Storage find_own(const SharedStorage& wanted) {
+  Shared& shared = all_shared();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (auto& [block, state] : shared.blocks) {
+    const auto is_wanted = [&](const Sent& sent) { return bytes_of(sent.name) == wanted.memory; };
+    if (std::ranges::none_of(state.sent, is_wanted)) {
+      continue;
+    }
+    if (auto alive = state.storage.lock(); alive && alive->data_ptr().get() == block->ptr) {
+      return c10::Storage(std::move(alive));
+    }
+    ++state.owners;
+    c10::Storage again = make_storage(
+        c10::DataPtr(block->ptr, block, &free_block, c10::Device(kDevice, block->device)), state.bytes);
+    state.storage = again.getWeakStorageImpl();
+    return again;
+  }
+  return {};
+}
+
+void collect_shared() {
+  Shared& shared = all_shared();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  collect_locked(shared);
+}
+
+bool keep_while_shared(Block* block) {
+  Shared& shared = all_shared();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  const auto entry = shared.blocks.find(block);
+  if (entry == shared.blocks.end()) {
+    return false;
+  }
+  if (--entry->second.owners > 0 || !retire(entry->second)) {
+    return true;
+  }
+  block->shared = false;
+  shared.blocks.erase(entry);
+  return false;
+}
+
+}  // namespace openreg

@@ -1,0 +1,54 @@
+#include "storage/device_storage.h"
+
+#include "device/device.h"
+#include "memory/device_allocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace openreg {
+namespace {
+
+// PyTorch makes storages of the device through this: for new tensors and for torch.UntypedStorage. Without
+// memory it asks for some.
+c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
+                                            c10::DataPtr data, c10::Allocator* allocator, bool resizable) {
+  if (data == nullptr) {
+    return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes),
+                                              allocator, resizable);
+  }
+  return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes),
+                                            std::move(data), allocator, resizable);
+}
+
+[[maybe_unused]] const bool registered = [] {
+  c10::SetStorageImplCreate(kDevice, &create);
+  return true;
+}();
+
+}  // namespace
+
+c10::Storage make_storage(c10::DataPtr data, size_t bytes, bool resizable) {
+  return c10::Storage(c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                         std::move(data), &device_allocator(), resizable));
+}
+
+std::string storage_name(const c10::Storage& storage) {
+  const auto* ours = dynamic_cast<const DeviceStorage*>(storage.unsafeGetStorageImpl());
+  return ours == nullptr ? std::string() : ours->name();
+}
+
+void set_storage_name(const c10::Storage& storage, std::string name) {
+  auto* ours = dynamic_cast<DeviceStorage*>(storage.unsafeGetStorageImpl());
+  TORCH_CHECK_VALUE(ours != nullptr, "only storages of ", OR_DEVICE_NAME, " have a name; this one is on ",
+                    storage.device(), ", or was made by somebody else");
+  ours->set_name(std::move(name));
+}
+
+std::string in_quotes(const c10::StorageImpl& storage) {
+  const auto* ours = dynamic_cast<const DeviceStorage*>(&storage);
+  return ours == nullptr || ours->name().empty() ? std::string() : " '" + ours->name() + "'";
+}
+
+}  // namespace openreg

@@ -1,0 +1,39 @@
+// What Python asks of storages beyond what torch has for them.
+#include "bindings.h"
+#include "storage/backend_meta.h"
+#include "storage/device_storage.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Storage.h>
+#include <torch/csrc/utils/pybind.h>
+
+using torch::wrap_pybind_function_no_gil;
+
+namespace {
+
+c10::Storage unpack(const py::object& storage) {
+  TORCH_CHECK_TYPE(THPStorage_Check(storage.ptr()), "expected a torch.UntypedStorage");
+  return THPStorage_Unpack(storage.ptr());
+}
+
+}  // namespace
+
+void bind_storage(py::module_& m) {
+  m.def("backend_marks",
+        wrap_pybind_function_no_gil([](const at::Tensor& tensor) { return openreg::backend_marks(tensor); }));
+  m.def("set_backend_marks",
+        wrap_pybind_function_no_gil([](const at::Tensor& tensor, openreg::BackendMarks marks) {
+          openreg::set_backend_marks(tensor, std::move(marks));
+        }));
+  m.def("storage_name", [](const py::object& storage) {
+    HANDLE_TH_ERRORS
+    return openreg::storage_name(unpack(storage));
+    END_HANDLE_TH_ERRORS_PYBIND
+  });
+  m.def("set_storage_name", [](const py::object& storage, std::string name) {
+    HANDLE_TH_ERRORS
+    openreg::set_storage_name(unpack(storage), std::move(name));
+    END_HANDLE_TH_ERRORS_PYBIND
+  });
+}

@@ -1,0 +1,98 @@
+"""DLPack: tensors of this device for other libraries, and theirs for us, in stream order.
+
+torch 2.13 knows streams of CUDA only and does not recognise this device by its name: ``Tensor.__dlpack_device__``
+compares with "privateuse1", which a device that has a name is not called, ``Tensor.__dlpack__`` orders streams
+if the device is "cuda", and ``torch.from_dlpack`` tells the producer its stream if that is on CUDA. There is no
+hook for any of the three, so they are wrapped here; other devices go to torch's own as before.
+
+A stream is the number that ``Stream.native_handle`` gives; None is the default stream, and -1 asks for no order.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.utils.dlpack
+from torch.utils.dlpack import DLDeviceType
+
+from torch_openreg._build import DEVICE_NAME
+
+from .device import current_device
+from .stream import Event, ExternalStream, Stream, current_stream, default_stream
+
+_torch_dlpack = torch.Tensor.__dlpack__
+_torch_dlpack_device = torch.Tensor.__dlpack_device__
+_torch_from_dlpack = torch.utils.dlpack.from_dlpack
+
+
+@functools.wraps(_torch_dlpack_device)
+def _dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
+    if self.device.type != DEVICE_NAME:
+        return _torch_dlpack_device(self)
+    return DLDeviceType.kDLExtDev, self.device.index
+
+
+@functools.wraps(_torch_dlpack)
+def _dlpack(
+    self: torch.Tensor,
+    *,
+    stream: int | None = -1,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[Any, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    if self.device.type == DEVICE_NAME:
+        if stream is not None and type(stream) is not int:
+            raise TypeError("stream must be ``int`` or ``none``")
+        if self.device.index != current_device():
+            raise BufferError(
+                f"Can't export tensors of a device that is not current. The tensor is on {self.device}, and the "
+                f"current device is {current_device()}."
+            )
+        if stream != -1:
+            _order(stream)
+        stream = -1
+    return _torch_dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _order(number: int | None) -> None:
+    """Lets the consumer's stream wait for what the current one has been given."""
+    consumer: Stream = default_stream() if number is None else ExternalStream(number)
+    producer = current_stream()
+    if consumer.native_handle != producer.native_handle:
+        event = Event()
+        event.record(producer)
+        consumer.wait_event(event)
+
+
+class _Ordered:
+    """A producer of this device, which is told our current stream if it wants to know."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self._producer.__dlpack_device__()
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        stream = current_stream(self.__dlpack_device__()[1]).native_handle
+        try:
+            return self._producer.__dlpack__(stream=stream, **arguments)
+        except TypeError:
+            return self._producer.__dlpack__(**arguments)
+
+
+@functools.wraps(_torch_from_dlpack)
+def _from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
+    if (
+        hasattr(ext_tensor, "__dlpack__")
+        and not isinstance(ext_tensor, torch.Tensor)  # works on the stream that is current here
+        and ext_tensor.__dlpack_device__()[0] == DLDeviceType.kDLExtDev
+    ):
+        ext_tensor = _Ordered(ext_tensor)
+    return _torch_from_dlpack(ext_tensor, device=device, copy=copy)
+
+
+torch.Tensor.__dlpack__ = _dlpack
+torch.Tensor.__dlpack_device__ = _dlpack_device
+torch.from_dlpack = torch.utils.dlpack.from_dlpack = _from_dlpack

@@ -1,0 +1,182 @@
+#include "imports.h"
+
+#include "arena.h"
+#include "blocks.h"
+#include "ledger.h"
+#include "peers.h"
+#include "platform.h"
+#include "state.h"
+#include "words.h"
+
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+namespace openreg::sim {
+namespace {
+
+struct Mapping {
+  std::shared_ptr<Peer> peer;
+  int device;
+  uint64_t arena, base, base_size;  // as in MemoryEntry
+  size_t window_offset;             // of the pages that hold the allocation
+  size_t length;                    // of these pages
+  char* address;                    // of the allocation, in the device view
+  int pieces = 0;
+  std::vector<Unfinished> busy;  // with no piece open: work that was submitted before the last was closed
+
+  bool is_of(const Peer& owner, const MemoryEntry& entry) const {
+    return peer.get() == &owner && device == entry.device && arena == entry.arena && base == entry.base &&
+           base_size == entry.base_size;
+  }
+};
+
+struct Piece {
+  std::list<Mapping>::iterator mapping;
+  uint64_t lock;
+};
+
+struct Imports {
+  Imports() {
+    size_t size = 0;
+    import_window(&window, &size);
+    room.emplace(size);
+  }
+  char* window = nullptr;
+  std::optional<Blocks> room;
+  std::list<Mapping> mappings;
+  std::unordered_multimap<void*, Piece> pieces;
+};
+
+Imports& imports() {
+  static auto* imports = new Imports;
+  return *imports;
+}
+
+void unmap(Mapping& mapping) {
+  Imports& all = imports();
+  // If that fails the pages stay, and so do their addresses.
+  if (platform::unmap_memory(all.window + mapping.window_offset + view_offset(), mapping.length)) {
+    all.room->give(mapping.window_offset, mapping.length);
+  }
+}
+
+// Unmaps what nothing uses any more. The streams that were waited for are let go of by the caller, without
+// the lock.
+void reap(std::list<Mapping>& gone) {
+  Imports& all = imports();
+  for (auto mapping = all.mappings.begin(); mapping != all.mappings.end();) {
+    const auto next = std::next(mapping);
+    if (mapping->pieces == 0 && all_finished(mapping->busy)) {
+      unmap(*mapping);
+      gone.splice(gone.end(), all.mappings, mapping);
+    }
+    mapping = next;
+  }
+}
+
+orError_t map(const std::shared_ptr<Peer>& peer, const MemoryEntry& entry,
+              std::list<Mapping>::iterator& mapped) {
+  Imports& all = imports();
+  int memory = -1;
+  if (const orError_t error = peer->open_arena(entry, memory)) return error;
+  const size_t page = platform::page_size();
+  const size_t begin = entry.base / page * page;
+  const size_t length = (entry.base + entry.base_size + page - 1) / page * page - begin;
+  const std::optional<size_t> room = all.room->take(length);
+  if (!room) {
+    platform::close_memory(memory);
+    return fail(
+        orErrorOutOfMemory,
+        "there are no addresses left to open %zu bytes of process %d; close some, or set OPENREG_MEMORY "
+        "for more",
+        length, peer->process);
+  }
+  char* address = all.window + *room;
+  const bool done = platform::map_memory(memory, begin, address + view_offset(), length);
+  const int reason = errno;
+  platform::close_memory(memory);
+  if (!done) {
+    all.room->give(*room, length);
+    return fail(orErrorSystem, "cannot map %zu bytes of process %d: %s", length, peer->process,
+                std::strerror(reason));
+  }
+  all.mappings.push_back(Mapping{peer,
+                                 entry.device,
+                                 entry.arena,
+                                 entry.base,
+                                 entry.base_size,
+                                 *room,
+                                 length,
+                                 address + (entry.base - begin),
+                                 0,
+                                 {}});
+  mapped = std::prev(all.mappings.end());
+  return orSuccess;
+}
+
+orError_t check(const WireHandle& handle, const MemoryEntry& entry) {
+  if (entry.device >= 0 && entry.device < device_count()) return orSuccess;
+  return fail(orErrorInvalidDevice,
+              "process %d shares memory of its device %d, and this process has %d devices; set "
+              "OPENREG_DEVICE_COUNT for more",
+              handle.process, entry.device, device_count());
+}
+
+}  // namespace
+
+orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
+  std::list<Mapping> gone;
+  std::lock_guard lock(ipc_mutex());
+  if (handle.kind != WireHandle::kMemory) {
+    return fail(orErrorInvalidHandle, "these bytes are not the handle of memory");
+  }
+  if (OwnLedger* own = OwnLedger::existing(); own && own->is_own(handle)) {
+    if (const orError_t error = own->receive_memory(handle)) return error;
+    return fail(orErrorNotPermitted, "this process shared the memory itself; use its own pointer");
+  }
+  reap(gone);
+  std::shared_ptr<Peer> peer;
+  if (const orError_t error = Peer::find(handle, "memory", peer)) return error;
+  if (const orError_t error = peer->hold(handle, "memory")) return error;
+  const uint64_t held = Peer::lock_of(handle);
+  const MemoryEntry& entry = peer->ledger.memory[handle.index];
+  Imports& all = imports();
+  auto mapping = all.mappings.begin();
+  while (mapping != all.mappings.end() && !mapping->is_of(*peer, entry)) ++mapping;
+  orError_t error = check(handle, entry);
+  if (!error && mapping == all.mappings.end()) error = map(peer, entry, mapping);
+  if (error) {
+    peer->release(held);
+    return error;
+  }
+  ++mapping->pieces;
+  mapping->busy.clear();
+  memory = {entry.device, mapping->address + (entry.begin - entry.base), entry.size, mapping->address,
+            entry.base_size};
+  all.pieces.emplace(memory.ptr, Piece{mapping, held});
+  return orSuccess;
+}
+
+orError_t close_import(void* pointer, bool& last) {
+  std::vector<Unfinished> busy = unfinished_work();
+  std::list<Mapping> gone;
+  std::lock_guard lock(ipc_mutex());
+  Imports& all = imports();
+  const auto found = all.pieces.find(pointer);
+  if (found == all.pieces.end()) {
+    return fail(orErrorInvalidPointer,
+                "%p is inside memory of another process, but not where a piece of it was opened", pointer);
+  }
+  const Piece piece = found->second;
+  all.pieces.erase(found);
+  piece.mapping->peer->release(piece.lock);
+  last = --piece.mapping->pieces == 0;
+  if (last) piece.mapping->busy = std::move(busy);
+  reap(gone);
+  return orSuccess;
+}
+
+}  // namespace openreg::sim

@@ -1,0 +1,162 @@
+// The other process of ipc_test.cpp. Reads commands, one a line, and answers each with a line: "ok" and
+// perhaps a value, or "error", the code's name and the words. Things are called by the numbers that it gives
+// them.
+#include <openreg/openreg.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+std::vector<void*> memory;
+std::vector<orEvent_t> events;
+std::atomic<int> let_go{0};
+
+template <typename Handle>
+std::string to_hex(const Handle& handle) {
+  static const char* digits = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : handle.bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
+template <typename Handle>
+Handle from_hex(const std::string& text) {
+  Handle handle{};
+  for (size_t i = 0; i < sizeof(handle.bytes); ++i) {
+    handle.bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return handle;
+}
+
+struct Answer {
+  orError_t error;
+  std::string value;
+};
+
+template <typename Item>
+Answer keep(orError_t error, std::vector<Item>& items, Item item) {
+  if (error) return {error, {}};
+  items.push_back(item);
+  return {orSuccess, std::to_string(items.size() - 1)};
+}
+
+Answer read_byte(void* ptr) {
+  unsigned char byte = 0;
+  const orError_t error = orMemcpy(&byte, ptr, 1, orMemcpyDeviceToHost);
+  return {error, std::to_string(byte)};
+}
+
+Answer perform(std::istream& in) {
+  std::string command, text;
+  size_t id = 0, offset = 0;
+  int value = 0;
+  in >> command;
+  if (command == "alloc") {
+    void* ptr = nullptr;
+    in >> offset >> value;
+    const orError_t error = orMalloc(&ptr, offset);
+    if (error == orSuccess) (void)!orMemset(ptr, value, offset);
+    return keep(error, memory, ptr);
+  }
+  if (command == "name") {
+    orIpcMemHandle_t handle;
+    in >> id >> offset;
+    const orError_t error = orIpcGetMemHandle(&handle, memory[id], offset);
+    return {error, to_hex(handle)};
+  }
+  if (command == "open") {
+    void* ptr = nullptr;
+    in >> text;
+    const orIpcMemHandle_t handle = from_hex<orIpcMemHandle_t>(text);
+    const orError_t error = orIpcOpenMemHandle(&ptr, &handle);
+    return keep(error, memory, ptr);
+  }
+  if (command == "close") {
+    in >> id;
+    return {orIpcCloseMemHandle(memory[id]), {}};
+  }
+  if (command == "read") {
+    in >> id >> offset;
+    return read_byte(static_cast<char*>(memory[id]) + offset);
+  }
+  if (command == "write") {
+    in >> id >> offset >> value;
+    return {orMemset(static_cast<char*>(memory[id]) + offset, value, 1), {}};
+  }
+  if (command == "write_later") {
+    in >> id >> offset >> value;
+    return {orMemsetAsync(static_cast<char*>(memory[id]) + offset, value, 1, nullptr), {}};
+  }
+  if (command == "make_event") {
+    orEvent_t event = nullptr;
+    const orError_t error = orEventCreateWithFlags(&event, orEventDisableTiming | orEventInterprocess);
+    return keep(error, events, event);
+  }
+  if (command == "name_event") {
+    orIpcEventHandle_t handle;
+    in >> id;
+    const orError_t error = orIpcGetEventHandle(&handle, events[id]);
+    return {error, to_hex(handle)};
+  }
+  if (command == "open_event") {
+    orEvent_t event = nullptr;
+    in >> text;
+    const orIpcEventHandle_t handle = from_hex<orIpcEventHandle_t>(text);
+    const orError_t error = orIpcOpenEventHandle(&event, &handle);
+    return keep(error, events, event);
+  }
+  if (command == "record") return in >> id, Answer{orEventRecord(events[id], nullptr), {}};
+  if (command == "wait") return in >> id, Answer{orStreamWaitEvent(nullptr, events[id]), {}};
+  if (command == "query_event") return in >> id, Answer{orEventQuery(events[id]), {}};
+  if (command == "synchronize_event") return in >> id, Answer{orEventSynchronize(events[id]), {}};
+  if (command == "query") return {orStreamQuery(nullptr), {}};
+  if (command == "synchronize") return {orStreamSynchronize(nullptr), {}};
+  if (command == "free_bytes") {
+    size_t free = 0, total = 0;
+    const orError_t error = orMemGetInfo(&free, &total);
+    return {error, std::to_string(free)};
+  }
+  if (command == "hold") {  // the default stream, until let_go
+    const auto function = [](void*) { let_go.wait(0); };
+    return {orLaunchHostFunc(nullptr, function, nullptr), {}};
+  }
+  if (command == "let_go") {
+    let_go.store(1);
+    let_go.notify_all();
+    return {orSuccess, {}};
+  }
+  if (command == "become") {  // another user, before anything is used
+    in >> value;
+    return {setgid(static_cast<gid_t>(value)) == 0 && setuid(static_cast<uid_t>(value)) == 0 ? orSuccess
+                                                                                             : orErrorSystem,
+            {}};
+  }
+  return {orErrorInvalidValue, {}};
+}
+
+}  // namespace
+
+int main() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream in(line);
+    const Answer answer = perform(in);
+    if (answer.error) {
+      std::cout << "error " << orGetErrorName(answer.error) << ' ' << orGetLastErrorMessage() << std::endl;
+    } else {
+      std::cout << "ok " << answer.value << std::endl;
+    }
+  }
+  return 0;
+}

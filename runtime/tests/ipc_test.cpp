@@ -1,0 +1,449 @@
+// Memory and events between processes. The other process is ipc_peer.cpp.
+#include "support.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace support;
+
+extern char** environ;
+
+namespace {
+
+class Peer {
+ public:
+  Peer() {
+    int to[2], from[2];
+    EXPECT_EQ(pipe2(to, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(from, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+    char path[] = OPENREG_IPC_PEER;
+    char* arguments[] = {path, nullptr};
+    EXPECT_EQ(posix_spawn(&process_, path, &actions, nullptr, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(to[0]);
+    close(from[1]);
+    in_ = fdopen(to[1], "w");
+    out_ = fdopen(from[0], "r");
+  }
+  ~Peer() {
+    if (process_ > 0) stop();
+    std::fclose(out_);
+  }
+
+  /// "ok ..." or "error ...".
+  std::string ask(const std::string& command) {
+    std::fprintf(in_, "%s\n", command.c_str());
+    std::fflush(in_);
+    char line[2048];
+    if (!std::fgets(line, sizeof(line), out_)) return "no answer";
+    line[std::strcspn(line, "\n")] = '\0';
+    return line;
+  }
+  /// The value; fails the test if it is an error.
+  std::string get(const std::string& command) {
+    const std::string answer = ask(command);
+    EXPECT_EQ(answer.substr(0, 3), "ok ") << command << ": " << answer;
+    return answer.substr(std::min<size_t>(3, answer.size()));
+  }
+  void stop() {
+    std::fclose(in_);
+    waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+  /// Dead, and not waited for: a zombie, as a real program's child would be for a while.
+  void kill() {
+    ::kill(process_, SIGKILL);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOWAIT);
+  }
+
+ private:
+  pid_t process_ = -1;
+  FILE* in_ = nullptr;
+  FILE* out_ = nullptr;
+};
+
+template <typename Handle>
+std::string to_hex(const Handle& handle) {
+  std::string text;
+  char digits[3];
+  for (const unsigned char byte : handle.bytes) {
+    std::snprintf(digits, sizeof(digits), "%02x", byte);
+    text += digits;
+  }
+  return text;
+}
+
+template <typename Handle>
+Handle from_hex(const std::string& text) {
+  Handle handle{};
+  for (size_t i = 0; i < sizeof(handle.bytes); ++i) {
+    handle.bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return handle;
+}
+
+orIpcMemHandle_t name(void* memory, size_t size) {
+  orIpcMemHandle_t handle{};
+  EXPECT_OK(orIpcGetMemHandle(&handle, memory, size));
+  return handle;
+}
+
+int byte_at(const void* memory, size_t offset = 0) {
+  unsigned char byte = 0;
+  EXPECT_OK(orMemcpy(&byte, static_cast<const char*>(memory) + offset, 1, orMemcpyDeviceToHost));
+  return byte;
+}
+
+orEvent_t interprocess_event() {
+  orEvent_t event = nullptr;
+  EXPECT_OK(orEventCreateWithFlags(&event, orEventDisableTiming | orEventInterprocess));
+  return event;
+}
+
+std::string event_name(orEvent_t event) {
+  orIpcEventHandle_t handle{};
+  EXPECT_OK(orIpcGetEventHandle(&handle, event));
+  return to_hex(handle);
+}
+
+// A peer that has gone has let go of its locks when it can be waited for; that is not at once.
+bool retires(const orIpcMemHandle_t& handle) {
+  for (int attempt = 0; attempt < 2000; ++attempt) {
+    const orError_t answer = orIpcRetireMemHandle(&handle);
+    if (answer != orErrorNotReady) return answer == orSuccess;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST(Ipc, BothProcessesUseTheSameBytes) {
+  Peer peer;
+  void* memory = allocate(1 << 16);
+  ASSERT_OK(orMemset(memory, 7, 1 << 16));
+  const orIpcMemHandle_t handle = name(static_cast<char*>(memory) + 1000, 5000);
+  const std::string there = peer.get("open " + to_hex(handle));
+  EXPECT_EQ(peer.get("read " + there + " 4999"), "7");
+  peer.get("write " + there + " 0 42");
+  EXPECT_EQ(byte_at(memory, 1000), 42);
+  ASSERT_OK(orMemset(memory, 9, 1 << 16));
+  EXPECT_EQ(peer.get("read " + there + " 0"), "9");
+  peer.get("close " + there);
+  EXPECT_TRUE(retires(handle));
+  EXPECT_OK(orFree(memory));
+}
+
+TEST(Ipc, MemoryCountsWhereItWasAllocated) {
+  Peer peer;
+  const std::string before = peer.get("free_bytes");
+  void* memory = allocate(64 << 20);
+  const orIpcMemHandle_t handle = name(memory, 64 << 20);
+  peer.get("open " + to_hex(handle));
+  EXPECT_EQ(peer.get("free_bytes"), before);
+  peer.stop();
+  EXPECT_TRUE(retires(handle));
+  EXPECT_OK(orFree(memory));
+}
+
+TEST(Ipc, OpenedMemoryIsDeviceMemoryOfTheSameDevice) {
+  Peer peer;
+  const std::string there = peer.get("alloc 8192 5");
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 8192"));
+  void* first = nullptr;
+  void* second = nullptr;
+  ASSERT_OK(orIpcOpenMemHandle(&first, &handle));
+  ASSERT_OK(orIpcOpenMemHandle(&second, &handle));
+  EXPECT_EQ(first, second);
+  orPointerAttributes attributes{};
+  attributes.struct_size = sizeof(attributes);
+  ASSERT_OK(orPointerGetAttributes(&attributes, first));
+  EXPECT_EQ(attributes.type, orMemoryTypeDevice);
+  EXPECT_EQ(attributes.device, 0);
+  EXPECT_EQ(attributes.size, 8192u);
+  ptrdiff_t offset = 0;
+  ASSERT_OK(orGetKernelViewOffset(&offset, 0));
+  EXPECT_EQ(attributes.kernel_view, static_cast<char*>(first) + offset);
+  EXPECT_EQ(byte_at(first), 5);
+  EXPECT_FAILS(orErrorInvalidPointer, orFree(first), "opened with orIpcOpenMemHandle");
+  orIpcMemHandle_t again{};
+  EXPECT_FAILS(orErrorNotPermitted, orIpcGetMemHandle(&again, first, 8),
+               "only the process that allocated it");
+  EXPECT_FAILS(orErrorInvalidValue, orMemset(first, 0, 8193), "run out of");
+  EXPECT_OK(orIpcCloseMemHandle(first));
+  EXPECT_EQ(byte_at(second), 5);
+  EXPECT_OK(orIpcCloseMemHandle(second));
+  EXPECT_FAILS(orErrorInvalidPointer, orIpcCloseMemHandle(second), "not memory of another process");
+  EXPECT_FAILS(orErrorInvalidPointer, orMemset(first, 0, 1), "was freed, or never handed out");
+}
+
+TEST(Ipc, PiecesOfOneAllocationAreHeldEachForItself) {
+  Peer peer;
+  const std::string there = peer.get("alloc 65536 1");
+  const auto whole = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 65536"));
+  const auto part = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 512"));
+  void* a = nullptr;
+  void* b = nullptr;
+  ASSERT_OK(orIpcOpenMemHandle(&a, &whole));
+  ASSERT_OK(orIpcOpenMemHandle(&b, &part));
+  EXPECT_EQ(a, b);
+  EXPECT_OK(orIpcCloseMemHandle(a));
+  EXPECT_EQ(byte_at(b), 1);
+  EXPECT_FAILS(orErrorInvalidPointer, orIpcCloseMemHandle(static_cast<char*>(b) + 4), "not where a piece");
+  EXPECT_OK(orIpcCloseMemHandle(b));
+}
+
+TEST(Ipc, MemoryThatIsHeldCannotBeFreedAndANameOnItsWayIsWaitedFor) {
+  Peer peer;
+  void* memory = allocate(4096);
+  const orIpcMemHandle_t handle = name(memory, 4096);
+  EXPECT_EQ(orIpcRetireMemHandle(&handle), orErrorNotReady);
+  const std::string there = peer.get("open " + to_hex(handle));
+  EXPECT_EQ(orIpcRetireMemHandle(&handle), orErrorNotReady);
+  EXPECT_FAILS(orErrorNotPermitted, orFree(memory), "another process holds memory");
+  EXPECT_EQ(byte_at(memory), byte_at(memory));
+  peer.get("close " + there);
+  EXPECT_OK(orFree(memory));
+  EXPECT_NE(peer.ask("open " + to_hex(handle)).find("stale or forged"), std::string::npos);
+}
+
+TEST(Ipc, AConsumerThatIsKilledLeavesNothingBehind) {
+  void* memory = allocate(4096);
+  ASSERT_OK(orMemset(memory, 3, 4096));
+  const orIpcMemHandle_t handle = name(memory, 4096);
+  Peer witness;
+  const std::string there = witness.get("open " + to_hex(handle));
+  {
+    Peer killed;
+    killed.get("open " + to_hex(handle));
+    killed.kill();
+    EXPECT_EQ(orIpcRetireMemHandle(&handle), orErrorNotReady) << "the witness still holds it";
+    EXPECT_EQ(witness.get("read " + there + " 0"), "3");
+    witness.get("close " + there);
+    EXPECT_TRUE(retires(handle));
+  }
+  EXPECT_OK(orFree(memory));
+}
+
+TEST(Ipc, AProducerThatIsKilledLeavesTheMemoryToThoseWhoHaveIt) {
+  Peer peer;
+  const std::string there = peer.get("alloc 4096 8");
+  const auto held = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
+  const auto late = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
+  void* memory = nullptr;
+  ASSERT_OK(orIpcOpenMemHandle(&memory, &held));
+  peer.kill();
+  peer.stop();
+  EXPECT_EQ(byte_at(memory, 4095), 8);
+  EXPECT_OK(orMemset(memory, 1, 4096));
+  EXPECT_EQ(byte_at(memory), 1);
+  EXPECT_OK(orIpcCloseMemHandle(memory));
+  EXPECT_FAILS(orErrorInvalidHandle, orIpcOpenMemHandle(&memory, &late), "has ended or never was");
+}
+
+TEST(Ipc, ForgedAndStaleHandlesAreErrorsInWords) {
+  Peer peer;
+  void* memory = allocate(4096);
+  const orIpcMemHandle_t good = name(memory, 4096);
+  orIpcMemHandle_t forged = good;
+  for (const size_t byte : {24u, 39u}) {  // of the secret
+    forged = good;
+    forged.bytes[byte] ^= 1;
+    EXPECT_NE(peer.ask("open " + to_hex(forged)).find("orErrorInvalidHandle"), std::string::npos);
+  }
+  for (size_t byte = 0; byte < 40; ++byte) {
+    for (const int flip : {1, 0x80, 0xff}) {
+      forged = good;
+      forged.bytes[byte] ^= static_cast<unsigned char>(flip);
+      const std::string answer = peer.ask("open " + to_hex(forged));
+      EXPECT_EQ(answer.substr(0, 6), "error ") << "byte " << byte << ": " << answer;
+    }
+  }
+  std::atomic<pid_t> thread{0};
+  Gate gate;
+  std::thread other([&] {
+    thread = static_cast<pid_t>(syscall(SYS_gettid));
+    thread.notify_all();
+    gate.wait();
+  });
+  thread.wait(0);
+  forged = good;
+  const pid_t number = thread;
+  std::memcpy(forged.bytes + 4, &number, sizeof(number));
+  EXPECT_NE(peer.ask("open " + to_hex(forged)).find("stale or forged"), std::string::npos);
+  gate.open();
+  other.join();
+  std::memset(&forged, 0, sizeof(forged));
+  EXPECT_NE(peer.ask("open " + to_hex(forged)).find("not the handle of memory"), std::string::npos);
+  EXPECT_NE(peer.ask("open_event " + to_hex(good)).find("not the handle of an event"), std::string::npos);
+  EXPECT_FAILS(orErrorNotPermitted, orIpcOpenMemHandle(&memory, &good), "use its own pointer");
+  peer.get("open " + to_hex(good));
+  EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&forged), "names nothing");
+}
+
+TEST(Ipc, AnotherUserIsNotLetIn) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  Peer peer;
+  void* memory = allocate(4096);
+  const orIpcMemHandle_t handle = name(memory, 4096);
+  peer.get("become 65534");
+  const std::string answer = peer.ask("open " + to_hex(handle));
+  EXPECT_NE(answer.find("orErrorNotPermitted"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("same user"), std::string::npos) << answer;
+  EXPECT_OK(orFree(memory));
+}
+
+TEST(Ipc, ArgumentsAreChecked) {
+  orIpcMemHandle_t handle{};
+  int on_host = 0;
+  void* memory = allocate(512);
+  EXPECT_FAILS(orErrorInvalidPointer, orIpcGetMemHandle(&handle, &on_host, 4), "not device memory");
+  EXPECT_FAILS(orErrorInvalidValue, orIpcGetMemHandle(&handle, memory, 513), "run out of");
+  EXPECT_FAILS(orErrorInvalidValue, orIpcGetMemHandle(&handle, memory, 0), "size is 0");
+  EXPECT_FAILS(orErrorInvalidValue, orIpcGetMemHandle(nullptr, memory, 1), "NULL");
+  EXPECT_FAILS(orErrorInvalidPointer, orIpcCloseMemHandle(memory), "not memory of another process");
+  EXPECT_FAILS(orErrorInvalidPointer, orIpcCloseMemHandleAsync(memory, nullptr),
+               "not memory of another process");
+  orEvent_t event = nullptr;
+  EXPECT_FAILS(orErrorInvalidValue, orEventCreateWithFlags(&event, orEventInterprocess), "has no timing");
+  orIpcEventHandle_t shared{};
+  ASSERT_OK(orEventCreateWithFlags(&event, orEventDisableTiming));
+  EXPECT_FAILS(orErrorInvalidValue, orIpcGetEventHandle(&shared, event), "without orEventInterprocess");
+  EXPECT_OK(orEventDestroy(event));
+  EXPECT_OK(orFree(memory));
+}
+
+TEST(Ipc, ClosingInStreamOrderHoldsUntilTheStreamIsThere) {
+  Peer peer;
+  const std::string there = peer.get("alloc 4096 6");
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
+  void* memory = nullptr;
+  ASSERT_OK(orIpcOpenMemHandle(&memory, &handle));
+  support::Stream stream;
+  Gate gate;
+  ASSERT_OK(launch(stream, [&] { gate.wait(); }));
+  unsigned char byte = 0;
+  void* pinned = nullptr;
+  ASSERT_OK(orMallocHost(&pinned, 8));
+  ASSERT_OK(orMemcpyAsync(pinned, memory, 1, orMemcpyDeviceToHost, stream));
+  ASSERT_OK(orIpcCloseMemHandleAsync(memory, stream));
+  void* again = nullptr;
+  ASSERT_OK(orIpcOpenMemHandle(&again, &handle)) << "it is held until the stream is there";
+  EXPECT_EQ(again, memory);
+  gate.open();
+  ASSERT_OK(orStreamSynchronize(stream));
+  std::memcpy(&byte, pinned, 1);
+  EXPECT_EQ(byte, 6);
+  EXPECT_EQ(byte_at(again), 6);
+  EXPECT_OK(orIpcCloseMemHandle(again));
+  EXPECT_OK(orFreeHost(pinned));
+}
+
+TEST(Ipc, AStreamWaitsForARecordOfAnotherProcess) {
+  Peer peer;
+  void* memory = allocate(512);
+  ASSERT_OK(orMemset(memory, 1, 512));
+  const std::string there = peer.get("open " + to_hex(name(memory, 512)));
+  const std::string made = peer.get("make_event");
+  orEvent_t event = nullptr;
+  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("name_event " + made));
+  ASSERT_OK(orIpcOpenEventHandle(&event, &shared));
+  EXPECT_OK(orEventQuery(event));
+  peer.get("hold");
+  peer.get("write_later " + there + " 0 2");
+  peer.get("record " + made);
+  EXPECT_EQ(orEventQuery(event), orErrorNotReady);
+  support::Stream stream;
+  void* pinned = nullptr;
+  ASSERT_OK(orMallocHost(&pinned, 8));
+  ASSERT_OK(orStreamWaitEvent(stream, event));
+  ASSERT_OK(orMemcpyAsync(pinned, memory, 1, orMemcpyDeviceToHost, stream));
+  EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
+  peer.get("let_go");
+  ASSERT_OK(orStreamSynchronize(stream));
+  EXPECT_EQ(*static_cast<unsigned char*>(pinned), 2);
+  EXPECT_OK(orEventSynchronize(event));
+  EXPECT_OK(orEventQuery(event));
+  EXPECT_OK(orEventDestroy(event));
+  EXPECT_OK(orFreeHost(pinned));
+}
+
+TEST(Ipc, EitherProcessRecordsAndOneEventServesManyTimes) {
+  Peer peer;
+  orEvent_t event = interprocess_event();
+  const std::string there = peer.get("open_event " + event_name(event));
+  support::Stream streams[3];
+  for (int round = 0; round < 40; ++round) {  // more than the ring has places
+    if (round % 3 == 2) {
+      peer.get("record " + there);
+      ASSERT_OK(orStreamWaitEvent(streams[0], event));
+    } else {
+      ASSERT_OK(orEventRecord(event, streams[round % 3]));
+      peer.get("wait " + there);
+    }
+  }
+  ASSERT_OK(orStreamSynchronize(streams[0]));
+  peer.get("synchronize");
+  Gate gate;
+  ASSERT_OK(launch(streams[1], [&] { gate.wait(); }));
+  for (int round = 0; round < 40; ++round) ASSERT_OK(orEventRecord(event, streams[1]));
+  EXPECT_NE(peer.ask("query_event " + there).find("orErrorNotReady"), std::string::npos);
+  peer.get("wait " + there);
+  EXPECT_NE(peer.ask("query").find("orErrorNotReady"), std::string::npos);
+  gate.open();
+  peer.get("synchronize");
+  peer.get("synchronize_event " + there);
+  EXPECT_OK(orEventDestroy(event));
+  EXPECT_OK(orStreamSynchronize(streams[1]));
+}
+
+TEST(Ipc, ARecordWhoseProcessIsKilledCountsAsFinished) {
+  Peer peer;
+  const std::string made = peer.get("make_event");
+  orEvent_t event = nullptr;
+  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("name_event " + made));
+  ASSERT_OK(orIpcOpenEventHandle(&event, &shared));
+  peer.get("hold");
+  peer.get("record " + made);
+  support::Stream stream;
+  ASSERT_OK(orStreamWaitEvent(stream, event));
+  EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
+  peer.kill();
+  EXPECT_OK(orStreamSynchronize(stream));
+  EXPECT_OK(orEventSynchronize(event));
+  EXPECT_OK(orEventQuery(event));
+  EXPECT_OK(orEventDestroy(event));
+}
+
+TEST(Ipc, AnEventThatIsDestroyedCannotBeOpened) {
+  Peer peer;
+  orEvent_t event = interprocess_event();
+  const std::string shared = event_name(event);
+  const std::string there = peer.get("open_event " + shared);
+  EXPECT_OK(orEventDestroy(event));
+  EXPECT_NE(peer.ask("open_event " + shared).find("stale or forged"), std::string::npos);
+  peer.get("synchronize_event " + there);
+  peer.get("wait " + there);
+  peer.get("synchronize");
+  orEvent_t another = interprocess_event();  // not in the place that the peer still holds
+  Gate gate;
+  support::Stream stream;
+  ASSERT_OK(launch(stream, [&] { gate.wait(); }));
+  ASSERT_OK(orEventRecord(another, stream));
+  peer.get("query_event " + there);
+  gate.open();
+  ASSERT_OK(orStreamSynchronize(stream));
+  EXPECT_OK(orEventDestroy(another));
+}
