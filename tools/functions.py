@@ -102,8 +102,7 @@ ABSENT = {
 }
 
 # Other work brings these; a row says so until it does. Nothing here may stay for a release.
-COMING = {
-}
+COMING = {}
 
 HEAD = """\
 # Functions of torch.accelerator and torch.cuda

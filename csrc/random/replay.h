@@ -13,6 +13,7 @@
 #include "random/generator.h"
 
 #include <c10/util/intrusive_ptr.h>
+#include <openreg/openreg.h>
 
 #include <memory>
 #include <mutex>
