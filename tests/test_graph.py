@@ -686,3 +686,7 @@ def test_a_replay_costs_less_than_launching(request):
                 openreg.synchronize()
                 best[name] = min(best.get(name, 1e9), time.perf_counter() - start)
     assert best["replay"] < 0.8 * best["launch"]
+
+
+def test_the_module_is_where_cuda_has_it():
+    assert torch.openreg.graphs.graph is torch.openreg.graph

@@ -132,7 +132,10 @@ def exists(path: str) -> bool:
 
 @functools.cache
 def sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
+    return {
+        str(path.relative_to(ROOT / "tests")): path.read_text()
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+    }
 
 
 def tests_of(owner: str, name: str) -> str:
