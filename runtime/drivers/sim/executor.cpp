@@ -1,6 +1,5 @@
 #include "executor.h"
 
-#include "pause.h"
 #include "platform.h"
 #include "schedule.h"
 #include "stream.h"
@@ -26,8 +25,7 @@ int Executor::max_threads() {
   return std::min(kMaxThreads, std::max(2, platform::hardware_threads()));
 }
 
-// On a small machine a thread that spins takes the core from the one that submits.
-Executor::Executor() : spins_(platform::hardware_threads() <= 2 ? 150 : 2000) {}
+Executor::Executor() : most_lingering_(platform::hardware_threads() <= 2 ? 1 : kMaxThreads) {}
 
 void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
   bool wake = false;
@@ -125,7 +123,7 @@ Stream* Executor::pick(int64_t& earliest_ns) {
 bool Executor::look(std::unique_lock<std::mutex>& lock) {
   if (ready_.load(std::memory_order_relaxed) != 0) return false;  // there are some, all held back
   lock.unlock();
-  for (int spin = 0; spin < spins_ && ready_.load(std::memory_order_relaxed) == 0; ++spin) pause();
+  linger([this] { return has_ready(); });
   lock.lock();
   return ready_.load(std::memory_order_relaxed) != 0;
 }

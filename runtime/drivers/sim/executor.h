@@ -1,14 +1,22 @@
 // The threads that run streams which nobody waits for.
 //
-// Threads start with the work that needs them, at most as many as the machine runs, and never end. One that
-// has nothing to do looks for work a few microseconds longer and then sleeps; a submission wakes a thread
-// only if more streams are ready than threads are looking.
+// Threads start with the work that needs them, at most as many as the machine runs, and never end. A
+// submission wakes a thread only if more streams are ready than threads are looking.
+//
+// Note [Lingering]
+// To wake a thread costs both sides more than a small kernel takes. A thread that has nothing to do therefore
+// lingers: it looks for work a while longer, and then sleeps. On a machine of two processors a thread that
+// lingers has the second one, which the program may need for a thread of its own: so there is one at a time,
+// and it offers the processor again and again. Who is the second does not linger.
 #pragma once
+
+#include "pause.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <thread>
 
 namespace openreg::sim {
 
@@ -26,8 +34,16 @@ class Executor {
 
   /// True if a stream waits for a thread.
   bool has_ready() const { return ready_.load(std::memory_order_relaxed) != 0; }
-  /// How often a thread without work looks again before it sleeps.
-  int spins() const { return spins_; }
+  /// Looks again and again whether there is something to do, for a while. See Note [Lingering].
+  template <typename Done>
+  void linger(Done done) {
+    if (lingering_.fetch_add(1, std::memory_order_relaxed) < most_lingering_) {
+      for (int look = 1; look <= kLooks && !done(); ++look) {
+        look % kLooksBetweenOffers == 0 ? std::this_thread::yield() : pause();
+      }
+    }
+    lingering_.fetch_sub(1, std::memory_order_relaxed);
+  }
 
  private:
   struct List {
@@ -43,7 +59,11 @@ class Executor {
   void sleep(std::unique_lock<std::mutex>& lock, int64_t earliest_ns);
   void start_thread();
 
-  const int spins_;
+  static constexpr int kLooks = 1500;             // some 30 microseconds
+  static constexpr int kLooksBetweenOffers = 50;  // one
+
+  const int most_lingering_;
+  std::atomic<int> lingering_{0};
   std::mutex mutex_;  // guards everything below; nothing is locked under it
   std::condition_variable wake_;
   List lists_[kPriorities];    // most urgent first

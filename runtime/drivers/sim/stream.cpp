@@ -208,11 +208,8 @@ bool Stream::watch() {
   State idle = State::kIdle;
   if (!state_.compare_exchange_strong(idle, State::kWatched)) return false;
   Executor& executor = Executor::get();
-  for (int spin = 0; spin < executor.spins() && state_.load(std::memory_order_relaxed) == State::kWatched &&
-                     !executor.has_ready();
-       ++spin) {
-    pause();
-  }
+  executor.linger(
+      [&] { return state_.load(std::memory_order_relaxed) != State::kWatched || executor.has_ready(); });
   State watched = State::kWatched;
   if (state_.compare_exchange_strong(watched, State::kIdle)) return false;
   State ready = State::kReady;
