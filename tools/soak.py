@@ -1,4 +1,5 @@
-"""Everything at once for a long time: threads, streams, allocations, copies, training; checked all the while.
+"""Everything at once for a long time: threads, streams, allocations, copies, graphs, training, and beside it
+tensors between processes that are killed now and then; checked all the while.
 
     python tools/soak.py --minutes 30
 
@@ -12,6 +13,7 @@ import argparse
 import contextlib
 import gc
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -19,11 +21,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
 DEVICE = torch.accelerator.current_accelerator()
 MODULE = torch.get_device_module(DEVICE)
+SHARING = Path(__file__).resolve().parent.parent / "tests" / "soak_process.py"
 
 
 @dataclass
@@ -139,18 +143,49 @@ def waiting(thread: Thread) -> None:
         expect(mask.sum().item(), (size + 2) // 3, "the number of hits")
 
 
+# A device cannot be waited for while one of its streams is captured, by whomever.
+alone = threading.Lock()
+
+
+def graphs(thread: Thread) -> None:
+    """Work that is captured once and replayed with new contents; another stream reads what it left."""
+    if thread.numbers.random() > 0.3:
+        return
+    stream, other = thread.stream(), thread.stream()
+    with MODULE.stream(stream):
+        data = torch.zeros(1000, device=stream.device)
+        (data * 2 + 1).cumsum(0)  # for the first time outside of the capture
+        stream.synchronize()
+        graph = torch.accelerator.Graph(capture_error_mode="thread_local")
+        with alone:
+            graph.capture_begin()
+            result = (data * 2 + 1).cumsum(0)
+            graph.capture_end()
+        for number in range(3):
+            data.fill_(number)
+            graph.replay()
+        if other.device == stream.device:
+            other.wait_event(stream.record_event())
+            stream = other
+    with MODULE.stream(stream):
+        expect(result[-1].item(), 5000, "what a graph computed")
+    graph.reset()
+
+
 def emptying(thread: Thread) -> None:
     """The cache goes back to the device while others use it. Rare, for it waits for everybody."""
     if thread.numbers.random() < 0.1:
-        MODULE.empty_cache()
-        MODULE.empty_host_cache()
+        with alone:
+            MODULE.empty_cache()
+            MODULE.empty_host_cache()
 
 
 def running_out(thread: Thread) -> None:
     """More than there is, refused in words; the others do not notice."""
     if thread.numbers.random() < 0.05:
         try:
-            torch.empty(1 << 50, dtype=torch.uint8, device=thread.stream().device)
+            with alone:
+                torch.empty(1 << 50, dtype=torch.uint8, device=thread.stream().device)
         except torch.OutOfMemoryError:
             return
         raise AssertionError("there was a pebibyte of memory")
@@ -162,6 +197,7 @@ ACTORS: list[Callable[[Thread], None]] = [
     pinned_copies,
     training,
     waiting,
+    graphs,
     emptying,
     running_out,
 ]
@@ -255,8 +291,18 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    sharing = subprocess.Popen(
+        [sys.executable, str(SHARING), str(arguments.minutes * 60), str(arguments.seed)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     soak = Soak(arguments.minutes * 60, arguments.threads, arguments.seed)
     wrong = soak.run()
+    shared = sharing.communicate()[0].strip()
+    print(f"between processes: {shared.splitlines()[-1] if shared else 'nothing'}")
+    if sharing.returncode != 0:
+        wrong = f"{wrong}\nbetween processes:\n{shared}"
     print(", ".join(f"{name} {count}" for name, count in sorted(soak.counts.items())))
     print(wrong or "nothing was lost")
     return 1 if wrong else 0
