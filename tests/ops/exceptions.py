@@ -18,10 +18,11 @@ MISSING: dict[str, str] = {}
 # Operators that exist for CUDA's own kernels and have no meaning elsewhere.
 ELSEWHERE = {"torch_ops_aten__flash_attention_forward", "torch_ops_aten__efficient_attention_forward"}
 
-# Refused by the kernel when it runs, and not at the call: the refusal depends on the data.
+# Refused by the kernel when it runs, and not at the call.
 REFUSED_LATE = {
     "_segment_reduce_lengths": "looks at the lengths first",
     "_segment_reduce_offsets": "looks at the offsets first",
+    "max_pool2d_with_indices_backward": "backwards are not asked: their forwards were",
     "normal": "looks at the deviations first",
     "randint_like": "the bounds are wrong, not the dtype",
 }
