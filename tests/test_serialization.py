@@ -256,7 +256,7 @@ def test_state_dicts_cross_devices(source, target):
     assert other.tied is other.layer.weight
     for _ in range(3):
         a, b = train(model, optimizer, source), train(other, other_optimizer, target)
-        assert a == pytest.approx(b, rel=1e-5)
+        assert a == pytest.approx(b, rel=1e-4)
 
 
 def test_loading_in_place_of_the_parameters():
