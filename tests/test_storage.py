@@ -176,6 +176,7 @@ def test_dlpack_orders_the_consumer_s_stream():
         with torch.openreg.stream(side):
             total = torch.from_dlpack(capsule).sum()
         assert not side.query() and preserved.query()
+    side.synchronize()
     assert total.item() == 2000
     with torch.openreg.stream(side):
         a.__dlpack__(stream=None)  # the default stream
