@@ -14,6 +14,13 @@ import torch
 from cases import CASES, Case
 
 
+def accelerator() -> torch.device:
+    device = torch.accelerator.current_accelerator()
+    if device is None:
+        raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
+    return device
+
+
 def one_round(body: Callable[[], object], wait: Callable[[], object], count: int) -> float:
     """Seconds for one call of ``body``."""
     wait()
@@ -65,9 +72,7 @@ def main() -> None:
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    device = torch.accelerator.current_accelerator()
-    if device is None:
-        raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
+    device = accelerator()
     rows = []
     if not options.json:
         counted = f"{'launches':>9} {'hits':>6} {'waits':>6}"

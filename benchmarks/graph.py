@@ -4,10 +4,10 @@ Time of the host until the device is done. Rounds alternate, and the best of eac
 """
 
 import argparse
-import time
 from collections.abc import Callable
 
 import torch
+from bench import accelerator, one_round
 from torch import nn
 
 LAYERS = 25
@@ -29,24 +29,13 @@ def training_step(width: int, layers: int, batch: int, device: torch.device) -> 
     return step
 
 
-def seconds(body: Callable[[], object], count: int) -> float:
-    torch.accelerator.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        body()
-    torch.accelerator.synchronize()
-    return (time.perf_counter() - start) / count
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--check", action="store_true", help="exit with 1 if a row is over the limit")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device = torch.accelerator.current_accelerator()
-    if device is None:
-        raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
+    device = accelerator()
     print(
         f"{'training step of an MLP, SGD':34} {'operators':>9} {'launched':>12} {'replayed':>12} {'ratio':>6}"
     )
@@ -66,7 +55,8 @@ def main() -> None:
             best = [float("inf"), float("inf")]
             for _ in range(options.rounds):
                 for side, body in enumerate((step, graph.replay)):
-                    best[side] = min(best[side], seconds(body, 10))
+                    once = one_round(body, torch.accelerator.synchronize, 10)
+                    best[side] = min(best[side], once)
         ratio = best[1] / best[0]
         worst = max(worst, ratio)
         times = f"{best[0] * 1e6:9.0f} us {best[1] * 1e6:9.0f} us"

@@ -1,13 +1,8 @@
 """The short form of `make soak`, and that it notices what it is for."""
 
-import sys
-from pathlib import Path
-
 import pytest
-import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 import soak
+import torch
 
 
 @pytest.mark.parametrize("schedule", ["async", "adversarial"])

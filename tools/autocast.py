@@ -7,15 +7,14 @@ arguments of float32, of the low precision and of both. Nothing in the table is 
     python tools/autocast.py --check    says whether it is up to date
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from page import TORCH, Page
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "autocast.md"
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
 DEVICE = torch.accelerator.current_accelerator()
 
@@ -239,18 +238,11 @@ def row(name: str, words: str) -> str:
 def page() -> str:
     torch.manual_seed(0)
     operators = list(listed())
-    head = HEAD.format(version=torch.__version__.partition("+")[0], device=DEVICE.type, count=len(operators))
+    head = HEAD.format(version=TORCH, device=DEVICE.type, count=len(operators))
     return head + "".join(row(name, words) for name, words in operators)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is old")
-    if parser.parse_args().check:
-        return 0 if PAGE.read_text() == page() else 1
-    PAGE.write_text(page())
-    return 0
-
+PAGE = Page("autocast", page)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main(__doc__))

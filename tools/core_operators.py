@@ -8,15 +8,13 @@ csrc/operators/minimal.cpp, for such models to be compiled.
     python tools/core_operators.py --check    says whether it is up to date
 """
 
-import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from page import TORCH, Page
 from torch import nn
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "core_operators.md"
 DEVICE = torch.accelerator.current_accelerator()
 
 HEAD = """\
@@ -106,7 +104,7 @@ def page() -> str:
     needed = {name: operators_of(*example) for name, example in models().items()}
     operators = sorted(set().union(*needed.values()))
     head = HEAD.format(
-        version=torch.__version__.partition("+")[0],
+        version=TORCH,
         models=len(needed),
         count=len(operators),
         columns=" | ".join(needed),
@@ -119,14 +117,7 @@ def page() -> str:
     return head + "".join(rows)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is old")
-    if parser.parse_args().check:
-        return 0 if PAGE.read_text() == page() else 1
-    PAGE.write_text(page())
-    return 0
-
+PAGE = Page("core_operators", page)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main(__doc__))

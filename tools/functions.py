@@ -7,22 +7,19 @@ reason. What is present is found by looking, and so is the test that uses it; on
     python tools/functions.py --check    says what is wrong with it
 """
 
-import argparse
 import functools
 import importlib
 import operator
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.distributed
 import torch.profiler
+from page import ROOT, TORCH, Page
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "functions.md"
 OURS = "torch.openreg"
 
 # Which modules of torch.cuda are looked at, beside torch.cuda itself.
@@ -204,25 +201,14 @@ def page() -> str:
     states = [one.state for rows in parts.values() for one in rows]
     order = ("present", "elsewhere", "absent", "coming")
     counts = ", ".join(f"{operator.countOf(states, state)} are {state}" for state in order if state in states)
-    text = HEAD.format(version=torch.__version__.partition("+")[0], counts=counts)
+    text = HEAD.format(version=TORCH, counts=counts)
     for module, rows in parts.items():
         text += f"\n## {module}\n\n| name | here | tests, other name or reason |\n| --- | --- | --- |\n"
         text += "".join(f"| `{one.name}` | {one.state} | {one.text} |\n" for one in rows)
     return text
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="say what is wrong and change nothing")
-    arguments = parser.parse_args()
-    wrong = problems()
-    if arguments.check:
-        wrong += [] if PAGE.read_text() == page() else [f"{PAGE.name} is old: run tools/functions.py"]
-    else:
-        PAGE.write_text(page())
-    print("\n".join(wrong))
-    return 1 if wrong else 0
-
+PAGE = Page("functions", page, problems)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main(__doc__))
