@@ -11,16 +11,6 @@ orError_t check_capability(const Runtime& runtime) {
               runtime.driver().name);
 }
 
-// Work of any device may use the memory.
-orError_t drain_all(Runtime& runtime) {
-  const orDriver& driver = runtime.driver();
-  auto* wait = driver.device_drain ? driver.device_drain : driver.device_synchronize;
-  for (int index = 0; index < runtime.device_count(); ++index) {
-    if (runtime.is_open(index)) OR_RETURN_IF_ERROR(from_driver(wait(index)));
-  }
-  return orSuccess;
-}
-
 orError_t find_import(Runtime& runtime, const char* function, void* ptr, Allocation& import) {
   const PointerInfo info = runtime.allocations.find(ptr);
   if (!info.known || info.allocation.kind != AllocationKind::kImported) {
@@ -124,7 +114,7 @@ orError_t orIpcCloseMemHandle(void* ptr) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     Allocation import;
     OR_RETURN_IF_ERROR(find_import(runtime, "orIpcCloseMemHandle", ptr, import));
-    OR_RETURN_IF_ERROR(drain_all(runtime));
+    OR_RETURN_IF_ERROR(runtime.drain_all());  // work of any device may use the memory
     return close_import(runtime, ptr, import);
   });
 }

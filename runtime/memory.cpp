@@ -42,13 +42,7 @@ orError_t refuse_free(const char* function, const char* wants, void* pointer, Al
 
 // Memory may be in use by other devices once there were copies between devices.
 orError_t drain(Runtime& runtime, int device) {
-  const orDriver& driver = runtime.driver();
-  auto* wait = driver.device_drain ? driver.device_drain : driver.device_synchronize;
-  if (!runtime.peer_copies.load(std::memory_order_acquire)) return from_driver(wait(device));
-  for (int index = 0; index < runtime.device_count(); ++index) {
-    if (runtime.is_open(index)) OR_RETURN_IF_ERROR(from_driver(wait(index)));
-  }
-  return orSuccess;
+  return runtime.peer_copies.load(std::memory_order_acquire) ? runtime.drain_all() : runtime.drain(device);
 }
 
 orError_t host_alloc(const orDriver& driver, size_t size, void** pointer) {
@@ -65,16 +59,6 @@ void host_free(const orDriver& driver, void* pointer, size_t size) {
   } else {
     std::free(pointer);
   }
-}
-
-// Pinned memory may be in use by any device's streams.
-orError_t drain_all(Runtime& runtime) {
-  const orDriver& driver = runtime.driver();
-  auto* wait = driver.device_drain ? driver.device_drain : driver.device_synchronize;
-  for (int index = 0; index < runtime.device_count(); ++index) {
-    if (runtime.is_open(index)) OR_RETURN_IF_ERROR(from_driver(wait(index)));
-  }
-  return orSuccess;
 }
 
 }  // namespace
@@ -161,7 +145,7 @@ orError_t orFreeHost(void* ptr) {
     if (!runtime.allocations.claim(ptr, AllocationKind::kPinned, found)) {
       return refuse_free("orFreeHost", "orMallocHost", ptr, AllocationKind::kPinned, found);
     }
-    if (const orError_t error = drain_all(runtime)) {
+    if (const orError_t error = runtime.drain_all()) {
       runtime.allocations.restore(found.allocation);
       return error;
     }
@@ -198,7 +182,7 @@ orError_t orHostUnregister(void* ptr) {
     if (!runtime.allocations.claim(ptr, AllocationKind::kRegistered, found)) {
       return refuse_free("orHostUnregister", "orHostRegister", ptr, AllocationKind::kRegistered, found);
     }
-    if (const orError_t error = drain_all(runtime)) {
+    if (const orError_t error = runtime.drain_all()) {
       runtime.allocations.restore(found.allocation);
       return error;
     }

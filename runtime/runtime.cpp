@@ -234,6 +234,18 @@ bool Runtime::is_open(int index) {
   return devices_[index].default_stream.load(std::memory_order_acquire) != 0;
 }
 
+orError_t Runtime::drain(int index) {
+  auto* wait = driver_.device_drain ? driver_.device_drain : driver_.device_synchronize;
+  return from_driver(wait(index));
+}
+
+orError_t Runtime::drain_all() {
+  for (int index = 0; index < device_count_; ++index) {
+    if (is_open(index)) OR_RETURN_IF_ERROR(drain(index));
+  }
+  return orSuccess;
+}
+
 orError_t Runtime::reset(int index) {
   Device& device = devices_[index];
   if (!is_open(index)) return orSuccess;

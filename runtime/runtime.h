@@ -80,6 +80,10 @@ class Runtime {
   [[nodiscard]] orError_t hold_open(int index, std::shared_lock<std::shared_mutex>& lock);
   [[nodiscard]] bool is_open(int index);
   [[nodiscard]] orError_t reset(int index);
+  /// Waits for the open device's work, and leaves its failures to those who synchronise.
+  [[nodiscard]] orError_t drain(int index);
+  /// As above, for every open device: pinned memory and memory of other processes belong to no one of them.
+  [[nodiscard]] orError_t drain_all();
 
   /// The stream, pinned for the duration of a call. NULL is the current device's default stream.
   [[nodiscard]] orError_t pin_stream(orStream_t handle, StreamPin& pin);

@@ -18,5 +18,14 @@ def first_device():
 
 
 @pytest.fixture
+def one_thread():
+    """Of the CPU's kernels: the order of sums is the same each time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def device() -> str:
     return DEVICE

@@ -18,14 +18,7 @@ from trainer import Options, run  # noqa: E402
 
 TASKS = pytest.mark.parametrize("task", [Shapes, Repetition])
 STEPS = 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def options(**changes) -> Options:

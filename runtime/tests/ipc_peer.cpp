@@ -1,6 +1,8 @@
 // The other process of ipc_test.cpp. Reads commands, one a line, and answers each with a line: "ok" and
 // perhaps a value, or "error", the code's name and the words. Things are called by the numbers that it gives
 // them.
+#include "handle_text.h"
+
 #include <openreg/openreg.h>
 
 #include <atomic>
@@ -18,26 +20,6 @@ namespace {
 std::vector<void*> memory;
 std::vector<orEvent_t> events;
 std::atomic<int> let_go{0};
-
-template <typename Handle>
-std::string to_hex(const Handle& handle) {
-  static const char* digits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : handle.bytes) {
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
-}
-
-template <typename Handle>
-Handle from_hex(const std::string& text) {
-  Handle handle{};
-  for (size_t i = 0; i < sizeof(handle.bytes); ++i) {
-    handle.bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  }
-  return handle;
-}
 
 struct Answer {
   orError_t error;

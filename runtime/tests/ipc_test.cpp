@@ -1,4 +1,5 @@
 // Memory and events between processes. The other process is ipc_peer.cpp.
+#include "handle_text.h"
 #include "support.h"
 
 #include <chrono>
@@ -73,26 +74,6 @@ class Peer {
   FILE* in_ = nullptr;
   FILE* out_ = nullptr;
 };
-
-template <typename Handle>
-std::string to_hex(const Handle& handle) {
-  std::string text;
-  char digits[3];
-  for (const unsigned char byte : handle.bytes) {
-    std::snprintf(digits, sizeof(digits), "%02x", byte);
-    text += digits;
-  }
-  return text;
-}
-
-template <typename Handle>
-Handle from_hex(const std::string& text) {
-  Handle handle{};
-  for (size_t i = 0; i < sizeof(handle.bytes); ++i) {
-    handle.bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  }
-  return handle;
-}
 
 orIpcMemHandle_t name(void* memory, size_t size) {
   orIpcMemHandle_t handle{};
