@@ -1,5 +1,7 @@
 """Shared by all tests: which device is under test, and a clean thread to test on."""
 
+import gc
+
 import pytest
 import torch
 
@@ -15,6 +17,17 @@ def first_device():
     torch.openreg.set_stream(torch.openreg.default_stream(1))
     torch.openreg.set_stream(torch.openreg.default_stream(0))
     assert torch.openreg.current_device() == 0
+
+
+@pytest.fixture
+def clean_memory():
+    """For tests that count bytes: the garbage of earlier ones is gone, and nothing is cached."""
+    torch.openreg.init()
+    gc.collect()
+    torch.openreg.empty_cache()
+    torch.openreg.empty_host_cache()
+    yield
+    torch.openreg.empty_cache()
 
 
 @pytest.fixture

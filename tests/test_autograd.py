@@ -306,7 +306,7 @@ def test_saved_tensors_go_to_pinned_memory_and_come_back():
     torch.testing.assert_close(x.grad.cpu(), reference.grad, rtol=1e-4, atol=1e-5)
 
 
-def test_offloading_frees_device_memory():
+def test_offloading_frees_device_memory(clean_memory):
     def forward(x):
         for _ in range(8):
             x = x.sin()
@@ -382,7 +382,7 @@ def test_checkpointing_without_the_random_state_draws_anew():
     assert not torch.equal(x.grad, y.detach())
 
 
-def test_checkpointing_saves_memory():
+def test_checkpointing_saves_memory(clean_memory):
     def peak(checkpointed: bool) -> int:
         torch.manual_seed(0)
         x = torch.randn(1 << 16, device="openreg", requires_grad=True)

@@ -63,8 +63,7 @@ def test_launch_order_alone_decides_the_numbers():
     assert numbers([one, one, one]) == numbers([other, one, other])
 
 
-def test_a_thousand_floats_take_4096_bytes_and_stay_reserved_until_the_cache_is_emptied():
-    torch.openreg.empty_cache()
+def test_a_thousand_floats_take_4096_bytes_and_stay_reserved_until_the_cache_is_emptied(clean_memory):
     allocated, reserved = torch.openreg.memory_allocated(), torch.openreg.memory_reserved()
     a = torch.empty(1000, device="openreg")
     assert torch.openreg.memory_allocated() == allocated + 4096

@@ -403,10 +403,7 @@ def test_memory_of_a_graph_is_nobody_elses():
     assert y[0].item() == 3
 
 
-def test_memory_returns_with_the_graph():
-    openreg.synchronize()
-    gc.collect()
-    torch.accelerator.empty_cache()
+def test_memory_returns_with_the_graph(clean_memory):
     before = torch.accelerator.memory_reserved()
     tensors = [torch.ones(4 << 20, device=DEVICE)]
     graph, result = capture(lambda: (tensors[0] + 1) * 2)

@@ -9,6 +9,7 @@ import torch
 from held import held
 
 MIB = 1 << 20
+pytestmark = pytest.mark.usefixtures("clean_memory")
 
 
 @pytest.mark.parametrize("access", ["ctypes.string_at(p, 1)", "ctypes.memset(p, 0, 1)"])
@@ -26,7 +27,6 @@ def test_device_pointers_are_aligned_and_distinct():
 
 
 def test_sizes_round_to_512_and_freed_memory_stays_reserved():
-    torch.accelerator.empty_cache()
     before = torch.accelerator.memory_allocated()
     a = torch.empty(1000, device="openreg")
     assert torch.accelerator.memory_allocated() - before == 4096
@@ -152,7 +152,6 @@ def test_splitting_and_merging_lose_no_byte():
     import random
 
     random.seed(0)
-    torch.accelerator.empty_cache()
     start = torch.accelerator.memory_allocated()
     live = []
     for _ in range(3000):

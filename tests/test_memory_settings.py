@@ -12,12 +12,9 @@ def bytes_of(size: float) -> torch.Tensor:
 
 
 @pytest.fixture
-def settings():
-    torch.openreg.init()
-    torch.openreg.empty_cache()
+def settings(clean_memory):
     yield torch.openreg.memory._set_allocator_settings
     torch.openreg.memory._set_allocator_settings("")
-    torch.openreg.empty_cache()
 
 
 def taken_by(size: float) -> float:

@@ -17,12 +17,10 @@ def bytes_of(size: int, device: str = "openreg") -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def recording():
-    torch.openreg.empty_cache()
+def recording(clean_memory):
     memory._record_memory_history(clear_history=True, stacks="python")
     yield
     memory._record_memory_history(None)
-    torch.openreg.empty_cache()
 
 
 def actions(device: int = 0, **where: object) -> list[str]:

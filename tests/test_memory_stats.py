@@ -11,6 +11,7 @@ from interpreter import execute
 from torch_openreg._build import DEVICE_NAME
 
 MIB = 1 << 20
+pytestmark = pytest.mark.usefixtures("clean_memory")
 POOLED = (
     *("allocation", "segment", "active", "inactive_split"),
     *("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"),
@@ -24,14 +25,6 @@ METRICS = ("current", "peak", "allocated", "freed")
 
 def bytes_of(size: int, device: str = "openreg") -> torch.Tensor:
     return torch.empty(size, dtype=torch.uint8, device=device)
-
-
-@pytest.fixture(autouse=True)
-def nothing_cached():
-    torch.openreg.init()
-    torch.openreg.empty_cache()
-    yield
-    torch.openreg.empty_cache()
 
 
 class Difference:

@@ -66,7 +66,7 @@ def test_complex_views_copy():
 # ---- The engine
 
 
-def test_results_are_born_on_the_device():
+def test_results_are_born_on_the_device(clean_memory):
     a = torch.ones(1000, device="openreg")
     before = torch.accelerator.memory_allocated()
     b = a + a
@@ -169,6 +169,7 @@ def test_numbers_may_stay_on_the_host_but_arrays_may_not():
 def test_a_number_on_the_host_is_taken_at_the_call():
     a, number = torch.ones(3, device="openreg"), torch.tensor(2.0)
     a + number  # the shapes are known from now on
+    torch.openreg.synchronize()
     stream = torch.openreg.Stream()
     with torch.openreg.stream(stream), held(stream):
         b = a + number

@@ -5,14 +5,7 @@ import torch
 from held import held
 
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def nothing_cached():
-    torch.openreg.init()
-    torch.openreg.empty_host_cache()
-    yield
-    torch.openreg.synchronize()
+pytestmark = pytest.mark.usefixtures("clean_memory")
 
 
 def pinned(size: int) -> torch.Tensor:

@@ -128,7 +128,7 @@ def test_dlpack_shares_memory(dtype):
         a[1, 2] = 1
 
 
-def test_dlpack_memory_lives_as_long_as_somebody_has_it():
+def test_dlpack_memory_lives_as_long_as_somebody_has_it(clean_memory):
     before = torch.accelerator.memory_allocated()
     capsule = torch.arange(1000.0, device="openreg").__dlpack__()
     b = torch.from_dlpack(capsule)
