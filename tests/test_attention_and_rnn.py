@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def close(mine: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -133,3 +134,52 @@ def test_attention_with_dropout_has_right_gradients():
 
     assert attend(data).grad_fn.name() == "ScaledDotProductFusedAttentionOverrideableBackward0"
     assert torch.autograd.gradcheck(attend, (data,), check_undefined_grad=False)
+
+
+SHAPES = {
+    "one batch of keys for all": ((4, 2, 6, 8), (1, 2, 6, 8), None, {}),
+    "one query head": ((2, 1, 6, 8), (2, 8, 6, 8), None, {}),
+    "heads that do not divide": ((2, 6, 6, 8), (2, 4, 6, 8), None, {}),
+    "groups that do not divide": ((2, 6, 6, 8), (2, 4, 6, 8), None, {"enable_gqa": True}),
+    "groups without being asked": ((2, 6, 6, 8), (2, 2, 6, 8), None, {}),
+    "groups": ((2, 6, 6, 8), (2, 2, 6, 8), None, {"enable_gqa": True}),
+    "a mask of three dimensions": ((2, 3, 6, 8), (2, 3, 6, 8), (3, 6, 6), {}),
+    "a mask for all": ((2, 3, 6, 8), (2, 3, 5, 8), (1, 1, 1, 5), {}),
+    "a mask of another length": ((2, 3, 6, 8), (2, 3, 5, 8), (6, 4), {}),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_attention_takes_and_refuses_the_shapes_that_the_cpu_does(name):
+    query, key, mask, options = SHAPES[name]
+    torch.manual_seed(0)
+    tensors = [torch.randn(query), torch.randn(key), torch.randn(key)]
+    tensors.append(None if mask is None else torch.randn(mask))
+
+    def attend(device: str) -> torch.Tensor | str:
+        there = [None if tensor is None else tensor.to(device) for tensor in tensors]
+        try:
+            return F.scaled_dot_product_attention(*there[:3], attn_mask=there[3], **options).cpu()
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+
+    ours, theirs = attend("openreg"), attend("cpu")
+    if isinstance(theirs, str):
+        assert ours == theirs
+    else:
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_backend_of_attention_can_be_demanded():
+    q = torch.randn(2, 3, 6, 8, device="openreg", requires_grad=True)
+    with sdpa_kernel(SDPBackend.MATH):
+        out = F.scaled_dot_product_attention(q, q, q)
+        (first,) = torch.autograd.grad(out.sum(), q, create_graph=True)
+        first.sum().backward()  # the fused kernel has no second derivative
+    for fused in (SDPBackend.FLASH_ATTENTION, SDPBackend.OVERRIDEABLE):
+        with sdpa_kernel(fused):
+            assert "Overrideable" in F.scaled_dot_product_attention(q, q, q).grad_fn.name()
+            with pytest.raises(RuntimeError, match="does not take these arguments"):
+                F.scaled_dot_product_attention(q, q[:1], q[:1])
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="not permitted"):
+        F.scaled_dot_product_attention(q, q, q)

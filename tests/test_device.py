@@ -158,3 +158,22 @@ def test_the_name_is_written_once():
     assert sources
     spelled = [p for p in sources if "tests" not in p.parts and '"openreg"' in p.read_text()]
     assert spelled == []
+
+
+@pytest.mark.parametrize("index", [9, 100, 200, 256, 257])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda index: torch.openreg.set_device(index),
+        lambda index: torch.openreg.synchronize(index),
+        lambda index: torch.openreg.memory_stats(index),
+        lambda index: torch.openreg.device(index).__enter__(),
+        lambda index: torch.openreg.use_mem_pool(torch.openreg.MemPool(), index).__enter__(),
+    ],
+)
+def test_an_index_is_not_cut_to_fit(use, index):
+    """torch keeps an index in a byte: 256 must not be device 0."""
+    torch.openreg.init()
+    with pytest.raises(torch.AcceleratorError, match=f"device index {index} is out of range"):
+        use(index)
+    assert torch.openreg.current_device() == 0

@@ -651,6 +651,78 @@ def test_the_second_device():
     assert y.tolist() == [2, 2, 2, 2]
 
 
+def test_only_its_own_thread_ends_a_capture():
+    graph, stream = openreg.OpenRegGraph(), openreg.Stream()
+    x, refused = torch.ones(3, device=DEVICE), []
+    openreg.synchronize()
+    with openreg.stream(stream):
+        graph.capture_begin()
+        x.add_(1)
+
+    def end() -> None:
+        with openreg.stream(stream):
+            try:
+                graph.capture_end()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    thread.join()
+    assert "begun by another thread" in refused[0]
+    with openreg.stream(stream):
+        x.add_(1)
+        graph.capture_end()
+    graph.replay()
+    assert x.tolist() == [3, 3, 3]
+
+
+def test_two_captures_cannot_use_one_pool_at_once():
+    pool, first, second = openreg.graph_pool_handle(), openreg.Stream(), openreg.Stream()
+    graph, other = openreg.OpenRegGraph(), openreg.OpenRegGraph()
+    with openreg.stream(first):
+        graph.capture_begin(pool=pool)
+    with openreg.stream(second), pytest.raises(RuntimeError, match="already recording"):
+        other.capture_begin(pool=pool)
+    with openreg.stream(first):
+        torch.ones(3, device=DEVICE)
+        graph.capture_end()
+    second.synchronize()
+    openreg.empty_cache()
+    with openreg.stream(second):
+        other.capture_begin(pool=pool)
+        torch.ones(3, device=DEVICE)
+        other.capture_end()
+
+
+def test_threads_have_routes_of_their_own_to_a_pool():
+    pool, inside, leave = openreg.MemPool(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with openreg.use_mem_pool(pool):
+            inside.set()
+            assert leave.wait(30)
+
+    def pool_of(tensor) -> tuple[int, int]:
+        segments = openreg.memory_snapshot()
+        return next(
+            tuple(one["segment_pool_id"])
+            for one in segments
+            if one["address"] <= tensor.data_ptr() < one["address"] + one["total_size"]
+        )
+
+    thread = threading.Thread(target=other)
+    with openreg.use_mem_pool(pool):
+        thread.start()
+        assert inside.wait(30)
+    outside = torch.ones(3, device=DEVICE)
+    with openreg.use_mem_pool(pool):
+        leave.set()
+        thread.join()
+        within = torch.ones(3, device=DEVICE)
+    assert pool_of(outside) == (0, 0) and pool_of(within) == pool.id
+
+
 # ---- Cost
 
 

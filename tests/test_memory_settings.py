@@ -99,6 +99,7 @@ BAD = {
     "roundup_power2_divisions:[3:2]": "size '3': use powers of two",
     "roundup_power2_divisions:[8:2,4:2]": "growing",
     "roundup_power2_divisions:[>:2,4:2]": "'>' comes last",
+    "max_split_size_mb:21,large_segment_size_mb:64": "the former is the larger one",
     "expandable_segments:True": "segments do not grow here",
     "backend:cudaMallocAsync": "has no setting 'backend': there are max_split_size_mb",
     "pinned_use_background_threads:True": "PYTORCH_ALLOC_CONF",

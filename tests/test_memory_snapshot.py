@@ -201,3 +201,28 @@ def test_pytorchs_viewer_reads_it(tmp_path):
     for segment in snapshot["segments"]:
         viewer._write_blocks(flames, "device", segment["blocks"])
     assert "bytes_of" in flames.getvalue()
+
+
+def test_entries_name_their_pool():
+    pool = torch.openreg.MemPool()
+    with torch.openreg.use_mem_pool(pool):
+        a = bytes_of(5000)
+    b = bytes_of(5000)
+    entries = memory._snapshot()["device_traces"][0]
+    pools = {one["addr"]: one["pool_id"] for one in entries if one["action"] == "alloc"}
+    assert pools[a.data_ptr()] == pool.id and pools[b.data_ptr()] == (0, 0)
+
+
+def test_a_block_that_was_freed_in_a_capture_is_pending():
+    stream, side, graph = torch.openreg.Stream(), torch.openreg.Stream(), torch.openreg.OpenRegGraph()
+    a = bytes_of(5000)
+    address = a.data_ptr()
+    a.record_stream(side)
+    with torch.openreg.stream(stream):
+        graph.capture_begin()
+        del a
+        assert block_at(address)["state"] == "active_pending_free"
+        torch.ones(2, device="openreg")
+        graph.capture_end()
+    torch.openreg.empty_cache()
+    assert "free_completed" in actions(addr=address)

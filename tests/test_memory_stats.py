@@ -1,6 +1,7 @@
 """What the device says about its memory: statistics, summary, limits, raw blocks."""
 
 import re
+import threading
 
 import pytest
 import torch
@@ -305,3 +306,56 @@ def test_before_the_first_use_there_is_nothing_to_tell():
         assert not torch.openreg.is_initialized()
     """
     execute(program)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.accelerator.memory_stats,
+        torch.accelerator.reset_peak_memory_stats,
+        torch.accelerator.reset_accumulated_memory_stats,
+    ],
+)
+@pytest.mark.parametrize("index", [9, 100])
+def test_torch_accelerator_refuses_a_device_that_is_not_there(function, index):
+    with pytest.raises(torch.AcceleratorError, match=f"device index {index} is out of range"):
+        function(index)
+
+
+def test_numbers_of_private_pools_are_kept_until_a_reset():
+    torch.openreg.reset_peak_memory_stats()
+    before = len(torch.openreg.memory_stats())
+    pool = torch.openreg.MemPool()
+    with torch.openreg.use_mem_pool(pool):
+        bytes_of(MIB)
+    name = "reserved_bytes_by_private_pools.{}_{}.all.peak".format(*pool.id)
+    del pool
+    torch.openreg.empty_cache()
+    assert torch.openreg.memory_stats()[name] == 2 * MIB
+    torch.openreg.reset_peak_memory_stats()
+    assert len(torch.openreg.memory_stats()) == before
+
+
+def test_memory_that_another_thread_is_giving_back_is_waited_for():
+    """The device has 8 GiB: two threads that want 5 in turn must each get them."""
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                for size in (5 << 30, 4 << 30, 6 << 30):
+                    torch.empty(size, dtype=torch.uint8, device="openreg:0")
+                    torch.openreg.empty_cache()
+        except BaseException as error:
+            failed.append(error)
+
+    def empty() -> None:
+        while not done.is_set():
+            torch.openreg.empty_cache()
+
+    failed, done = [], threading.Event()
+    emptying = threading.Thread(target=empty)
+    emptying.start()
+    work()
+    done.set()
+    emptying.join()
+    assert not failed, failed

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from held import held
+from interpreter import execute
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def both(*shape, dtype=torch.float32):
@@ -341,3 +343,121 @@ def test_asking_for_a_dtype_leaves_the_hosts_random_numbers_alone(device):
     before = torch.random.get_rng_state()
     torch.empty(3, dtype=torch.bfloat16, device=device).log_normal_()
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+# ---- Numbers that an operator does not take
+
+REFUSED = {
+    "normal_": (lambda a: a.normal_(0, 1), lambda a: a.normal_(0, -1)),
+    "bernoulli_": (lambda a: a.bernoulli_(0.5), lambda a: a.bernoulli_(2.0)),
+    "uniform_": (lambda a: a.uniform_(0, 1), lambda a: a.uniform_(1, 0)),
+    "random_": (lambda a: a.random_(0, 5), lambda a: a.random_(5, 2)),
+    "exponential_": (lambda a: a.exponential_(1.0), lambda a: a.exponential_(-1.0)),
+    "geometric_": (lambda a: a.geometric_(0.5), lambda a: a.geometric_(2.0)),
+    "cauchy_": (lambda a: a.cauchy_(0, 1), lambda a: a.cauchy_(0, -1)),
+    "log_normal_": (lambda a: a.log_normal_(1, 1), lambda a: a.log_normal_(1, -1)),
+    "pow": (lambda a: a.long() ** 2, lambda a: a.long() ** -1),
+    "fill_ of bytes": (lambda a: a.byte().fill_(3), lambda a: a.byte().fill_(300)),
+    "fill_ of halves": (lambda a: a.half().fill_(3.0), lambda a: a.half().fill_(1e6)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_numbers_are_refused_at_the_call_whatever_was_called_before(name):
+    good, bad = REFUSED[name]
+    a = torch.ones(5, device="openreg")
+    with pytest.raises(RuntimeError) as theirs:
+        bad(torch.ones(5))
+    for call in (bad, good, bad, good):
+        if call is good:
+            good(a)
+            continue
+        with pytest.raises(RuntimeError) as ours:
+            bad(a)
+        assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
+    torch.openreg.synchronize()
+
+
+def test_copies_onto_themselves_are_refused_at_the_call():
+    a = torch.arange(5.0, device="openreg")
+    with pytest.raises(RuntimeError, match="single memory location"):
+        a[1:] = a[:-1]
+    with pytest.raises(RuntimeError, match="single memory location"):
+        a[:1].expand(4).copy_(a[:4])
+    torch.openreg.synchronize()
+    assert a.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("view", [torch.conj, torch._neg_view])
+def test_copies_between_devices_honour_conjugate_and_negative_views(view):
+    source = torch.tensor([1 + 2j, 3 - 4j])
+    target = torch.empty(2, dtype=torch.cfloat, device="openreg:1")
+    target.copy_(view(source.to("openreg:0")))
+    assert torch.equal(target.cpu(), view(source).resolve_conj().resolve_neg())
+
+
+# ---- Operators of other people
+
+
+@pytest.fixture
+def library():
+    with torch.library._scoped_library("other_people", "DEF") as made:
+        yield made
+
+
+def test_a_kernel_of_other_people_is_given_nothing_but_the_programs_tensors(library):
+    seen = []
+    library.define("head(Tensor x, int n) -> Tensor")
+    library.impl("head", lambda x, n: seen.append(x.tolist()) or x[:n].clone(), "CPU")
+    library.impl("head", lambda x, n: x.new_empty(n), "Meta")
+    a = torch.arange(5.0, device="openreg")
+    assert torch.ops.other_people.head(a, 3).tolist() == [0, 1, 2]
+    assert seen == [[0, 1, 2, 3, 4]]
+
+
+def test_kernels_may_be_registered_after_the_first_call(library):
+    library.define("next(Tensor x) -> Tensor")
+    a = torch.ones(3, device="openreg")
+    with pytest.raises(NotImplementedError, match="other_people::next"):
+        torch.ops.other_people.next(a)
+    library.impl("next", lambda x: x + 1, "CPU")
+    assert torch.ops.other_people.next(a).tolist() == [2, 2, 2]
+    library.impl("next", torch.empty_like, "Meta")
+    torch.ops.other_people.next(a)
+    before = torch.openreg.operator_totals()
+    torch.ops.other_people.next(a)
+    after = torch.openreg.operator_totals()
+    if torch.openreg.get_schedule().name != "blocking":
+        assert (after.launches - before.launches, after.waits - before.waits) == (1, 0)
+
+
+def test_modes_do_not_see_what_kernels_call():
+    counts = set()
+    conv, image = torch.nn.Conv2d(3, 4, 3).to("openreg"), torch.randn(1, 3, 8, 8, device="openreg")
+    for _ in range(20):
+        with FlopCounterMode(display=False) as counter:
+            conv(image)
+            torch.accelerator.synchronize()
+        counts.add(counter.get_total_flops())
+    assert len(counts) == 1
+
+
+def test_threads_that_end_give_back_what_they_took():
+    """Each would otherwise take all work objects that lie ready, and lose them: some megabytes here."""
+    program = """
+        import resource, threading, torch
+        a = torch.ones(3, device="openreg")
+        def many(count):
+            for _ in range(count):
+                for _ in range(1000):
+                    a + 1
+                torch.openreg.synchronize()
+                thread = threading.Thread(target=lambda: a + 1)
+                thread.start()
+                thread.join()
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        early = many(30)
+        late = many(100)
+        assert late - early < 8 << 10, (early, late)
+    """
+    execute(program)

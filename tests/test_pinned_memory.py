@@ -3,6 +3,7 @@
 import pytest
 import torch
 from held import held
+from interpreter import execute
 
 MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("clean_memory")
@@ -192,3 +193,17 @@ def test_a_view_of_pinned_memory_is_kept_too():
         del source
         assert torch.empty(1000, pin_memory=True).data_ptr() != address
     assert there.sum().item() == 500
+
+
+def test_a_forked_child_may_drop_what_its_parent_pinned():
+    program = """
+        import os, torch
+        a = torch.ones(4).pin_memory()
+        b = a.to("openreg", non_blocking=True)
+        child = os.fork()
+        if child == 0:
+            del a, b
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """
+    execute(program)

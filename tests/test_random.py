@@ -8,6 +8,7 @@ import pytest
 import random_operators
 import torch
 from held import held
+from interpreter import execute
 from scipy import stats
 
 import torch_openreg._C as C
@@ -389,3 +390,17 @@ def test_seeds_that_nobody_knows_and_seeds_for_all():
     first = torch.openreg.initial_seed()
     with torch.openreg.device(1):
         assert torch.openreg.initial_seed() == first != 5
+
+
+def test_numbers_do_not_depend_on_who_runs_the_work_before():
+    """binomial waits at its first call of a shape, and then the host may run what is pending itself."""
+    program = """
+        import torch
+        torch.manual_seed(0)
+        x, n, p = (torch.full((300,), value, device="openreg") for value in (0.0, 10.0, 0.3))
+        for _ in range(30):
+            x.normal_()
+        print(torch.binomial(n, p).sum().item(), x.sum().item())
+    """
+    schedules = ["async"] * 4 + ["blocking", "adversarial"]
+    assert len({execute(program, OPENREG_SCHEDULE=schedule) for schedule in schedules}) == 1

@@ -296,3 +296,14 @@ def test_only_tensors_of_one_layout_take_each_others_place():
     assert x.is_openreg and x.tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="incompatible tensor type"):
         x.data = torch.eye(2, device="openreg").to_sparse()
+
+
+def test_a_lazy_clone_gets_memory_on_its_own_device():
+    a = torch.zeros(4, device="openreg:1")
+    b, c = torch._lazy_clone(a), torch._lazy_clone(a)
+    assert torch.openreg.current_device() == 0
+    before = torch.openreg.memory_allocated(0)
+    b.copy_(torch.ones(4, device="openreg:0"))
+    c.add_(2)
+    assert (a.tolist(), b.tolist(), c.tolist()) == ([0] * 4, [1] * 4, [2] * 4)
+    assert torch.openreg.memory_allocated(0) <= before

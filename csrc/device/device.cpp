@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 
 #include <algorithm>
 
@@ -12,11 +13,19 @@ c10::DeviceIndex device_count() noexcept {
                                                : 0;
 }
 
-c10::DeviceIndex device_count_ensure_non_zero() {
+void ensure_a_device() {
   int count = 0;
   OR_CHECK(orGetDeviceCount(&count));
   TORCH_CHECK(count > 0, "there is no ", OR_DEVICE_NAME, " device: the driver counts none");
-  return static_cast<c10::DeviceIndex>(count);
+}
+
+c10::DeviceIndex checked_index(int index) {
+  orDeviceProperties properties{};
+  properties.struct_size = sizeof(properties);
+  OR_CHECK(orGetDeviceProperties(&properties, index));
+  TORCH_CHECK(index < kMaxDevices, "device ", index, " is beyond the ", kMaxDevices,
+              " devices that are used here");
+  return static_cast<c10::DeviceIndex>(index);
 }
 
 c10::DeviceIndex current_device() {
@@ -47,8 +56,7 @@ c10::DeviceIndex resolve(c10::Device device) {
   if (!device.has_index()) {
     return current_device();
   }
-  device_properties(device.index());
-  return device.index();
+  return checked_index(device.index());
 }
 
 orDeviceProperties device_properties(c10::DeviceIndex index) {
@@ -63,6 +71,7 @@ void synchronize_device(c10::DeviceIndex index) {
     return;
   }
   DeviceScope scope(index);
+  const WaitScope waiting;
   OR_CHECK(orDeviceSynchronize());
 }
 

@@ -20,8 +20,11 @@ inline constexpr int kMaxDevices = 64;
 /// The number of devices; 0 if the runtime cannot say. Never throws.
 OPENREG_EXPORT c10::DeviceIndex device_count() noexcept;
 
-/// As device_count, but throws what the runtime says, and if there is no device.
-OPENREG_EXPORT c10::DeviceIndex device_count_ensure_non_zero();
+/// Throws what the runtime says, and if there is no device.
+OPENREG_EXPORT void ensure_a_device();
+
+/// The index as torch's type, which is narrower. Throws AcceleratorError if there is no such device.
+OPENREG_EXPORT c10::DeviceIndex checked_index(int index);
 
 /// The current device of this thread.
 OPENREG_EXPORT c10::DeviceIndex current_device();

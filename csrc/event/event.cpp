@@ -1,6 +1,7 @@
 #include "event/event.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "stream/stream.h"
 
@@ -67,8 +68,13 @@ bool query_event(void* event) {
   return true;
 }
 
+bool has_passed(void* event) noexcept {
+  return event == nullptr || orEventQuery(handle(event)) != orErrorNotReady;
+}
+
 void synchronize_event(void* event) {
   if (event != nullptr) {
+    const WaitScope waiting;
     OR_CHECK(orEventSynchronize(handle(event)));
   }
 }

@@ -26,6 +26,9 @@ void block_on_event(void* event, c10::Stream stream);
 /// True if the latest record is finished or there is none.
 bool query_event(void* event);
 
+/// As query_event; an event that cannot be asked, for instance in a forked child, is nothing to wait for.
+bool has_passed(void* event) noexcept;
+
 void synchronize_event(void* event);
 
 /// Milliseconds between the two records. Throws ValueError if one has no timing or no record,

@@ -5,7 +5,6 @@
 #include "event/event.h"
 #include "graph/capture.h"
 #include "memory/host_allocator.h"
-#include "memory/routes.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -38,8 +37,13 @@ c10::MempoolId_t graph_pool_handle() {
 
 Graph::~Graph() {
   if (state_ == State::Capturing) {
-    // Nobody will end it: the streams are let go, and what was captured is dropped.
-    (void)leave_capture();
+    // Nobody will end it: the streams are let go, and what was captured is dropped. Where that is another
+    // thread's to do, the capture goes on for ever, and so do its memory and its streams.
+    bool ended = false;
+    (void)end_capture_of_stream(ended);
+    if (!ended) {
+      return;
+    }
     state_ = State::Captured;
   }
   reset();
@@ -58,40 +62,60 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
               ", ", pool.second,
               ") went with the last graph that used it; graph_pool_handle() gives one that ", "stays");
-  OR_CHECK(orStreamBeginCapture(stream_handle(stream), mode_for(mode)));
-  captures_underway.fetch_add(1);
-  const uint64_t id = capture_of(stream_handle(stream));
-  const auto takes_part = [id](c10::Stream asked) {
+  const orStream_t handle = stream_handle(stream);
+  captures_underway.fetch_add(1);  // before the first and until after the last moment of the capture
+  if (const orError_t refused = orStreamBeginCapture(handle, mode_for(mode)); refused != orSuccess) {
+    captures_underway.fetch_sub(1);
+    raise(refused, "orStreamBeginCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
+  }
+  capture_ = capture_of(handle);
+  const auto takes_part = [id = capture_](c10::Stream asked) {
     return asked.device_type() == kDevice && capture_of(stream_handle(asked)) == id;
   };
+  try {
+    host_allocator().begin_allocate_to_pool(used, takes_part);  // refuses a pool that another capture uses
+  } catch (...) {
+    (void)!orStreamEndCapture(handle, &graph_);
+    (void)!orGraphDestroy(std::exchange(graph_, nullptr));
+    captures_underway.fetch_sub(1);
+    throw;
+  }
   captured_ = stream;
   pool_ = used;
+  route_ = begin_route(device_, pool_, takes_part);
   random_ = c10::make_intrusive<RandomReplay>();
-  RandomReplay::begin(id, random_);
-  host_allocator().begin_allocate_to_pool(pool_, takes_part);
-  begin_route(device_, pool_, takes_part);
+  RandomReplay::begin(capture_, random_);
   state_ = State::Capturing;
 }
 
-// Ends the capture for everybody who takes part in it.
-orError_t Graph::leave_capture() {
+// Ends the capture for everybody who takes part in it. A refusal may leave it as it is: then it has not
+// ended.
+orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
   const orStream_t stream = stream_handle(*captured_);
-  RandomReplay::end(capture_of(stream));
-  end_route(device_, pool_);
-  host_allocator().end_allocate_to_pool(pool_);
-  captures_underway.fetch_sub(1);
-  return orStreamEndCapture(stream, &graph_);
+  const orError_t answer = orStreamEndCapture(stream, &graph_);
+  orCaptureStatus status = orCaptureNone;
+  uint64_t id = 0;
+  ended = orStreamIsCapturing(stream, &status, &id) != orSuccess || status == orCaptureNone || id != capture_;
+  if (ended) {
+    RandomReplay::end(capture_);
+    end_route(route_);
+    host_allocator().end_allocate_to_pool(pool_);
+    captures_underway.fetch_sub(1);
+  }
+  return answer;
 }
 
 void Graph::capture_end() {
   TORCH_CHECK(state_ == State::Capturing, "capture_end() without a capture_begin() that succeeded");
   TORCH_CHECK(current_stream(device_) == *captured_,
               "a capture ends on the stream on which it began: make that stream current again");
-  const orError_t ended = leave_capture();
-  if (ended != orSuccess) {
-    state_ = State::Empty;
-    give_up_memory();
-    raise(ended, "orStreamEndCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
+  bool ended = false;
+  if (const orError_t refused = end_capture_of_stream(ended); refused != orSuccess) {
+    if (ended) {
+      state_ = State::Empty;
+      give_up_memory();
+    }
+    raise(refused, "orStreamEndCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
   }
   state_ = keep_ ? State::Captured : State::Ready;
   size_t nodes = 0;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "common/export.h"
+#include "memory/routes.h"
 #include "random/replay.h"
 
 #include <ATen/core/GraphImplInterface.h>
@@ -34,7 +35,8 @@ class Graph final : public at::GraphImplInterface {
 
   /// On the current stream, which must not be the default one. The default mode is the global one.
   void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) override;
-  /// Throws what made the capture invalid; the graph is then as before the begin.
+  /// Throws what made the capture invalid; the graph is then as before the begin. Throws too if the capture
+  /// is another thread's, and then goes on.
   void capture_end() override;
   void instantiate() override;
   /// On the current stream of the device of the capture. Returns before it has run.
@@ -48,7 +50,7 @@ class Graph final : public at::GraphImplInterface {
  private:
   enum class State { Empty, Capturing, Captured, Ready };
 
-  [[nodiscard]] orError_t leave_capture();
+  [[nodiscard]] orError_t end_capture_of_stream(bool& ended) noexcept;
   void give_up_memory() noexcept;
   void order_behind_last_replay(c10::Stream stream);
 
@@ -58,6 +60,8 @@ class Graph final : public at::GraphImplInterface {
   c10::DeviceIndex device_ = 0;
   c10::MempoolId_t pool_{0, 0};
   std::optional<c10::Stream> captured_;  // the stream of the capture
+  uint64_t capture_ = 0;                 // its number
+  RouteId route_ = 0;
   orGraph_t graph_ = nullptr;
   c10::intrusive_ptr<RandomReplay> random_;
   std::mutex mutex_;                 // guards the order of replays, and last_

@@ -14,7 +14,7 @@ namespace {
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
-  void init() const override { device_count_ensure_non_zero(); }
+  void init() const override { ensure_a_device(); }
   bool hasPrimaryContext(c10::DeviceIndex device) const override { return device_is_open(device); }
 
   c10::DeviceIndex deviceCount() const override { return device_count(); }

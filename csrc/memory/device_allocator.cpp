@@ -1,6 +1,7 @@
 #include "memory/device_allocator.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "memory/kernel_view.h"
 #include "memory/pool.h"
@@ -73,6 +74,7 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
+  const WaitScope waiting;
   collect_shared();
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
@@ -90,15 +92,15 @@ void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream)
 }
 
 c10::CachingDeviceAllocator::DeviceStats DeviceAllocator::getDeviceStats(c10::DeviceIndex device) {
-  return pool_of(device).stats();
+  return pool_of(resolve(c10::Device(kDevice, device))).stats();
 }
 
 void DeviceAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
-  pool_of(device).reset_accumulated_stats();
+  pool_of(resolve(c10::Device(kDevice, device))).reset_accumulated_stats();
 }
 
 void DeviceAllocator::resetPeakStats(c10::DeviceIndex device) {
-  pool_of(device).reset_peak_stats();
+  pool_of(resolve(c10::Device(kDevice, device))).reset_peak_stats();
 }
 
 std::pair<size_t, size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device) {

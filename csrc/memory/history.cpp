@@ -33,12 +33,12 @@ void History::set(const HistoryOptions& options, bool clear) {
 }
 
 void History::note(TraceEntry::Action action, size_t address, size_t size, c10::StreamId stream,
-                   const Context& context) {
+                   const Context& context, c10::MempoolId_t pool) {
   if (!on() || (skipped_ >> action & 1U) != 0) {
     return;
   }
   const bool keeps_stack = when_.load(std::memory_order_relaxed) >= RecordContext::ALLOC;
-  TraceEntry entry(action, device_, address, size, reinterpret_cast<void*>(stream), {0, 0}, 0,
+  TraceEntry entry(action, device_, address, size, reinterpret_cast<void*>(stream), pool, 0,
                    keeps_stack ? context : nullptr);
   entry.time_.t_ = static_cast<time_t>(c10::getTime() / 1000);  // microseconds
   if (entries_.size() < max_entries_) {

@@ -35,7 +35,7 @@ class History {
 
   void set(const HistoryOptions& options, bool clear);
   void note(TraceEntry::Action action, size_t address, size_t size, c10::StreamId stream,
-            const Context& context);
+            const Context& context, c10::MempoolId_t pool = {0, 0});
 
   /// Oldest first.
   std::vector<TraceEntry> entries() const;

@@ -1,7 +1,9 @@
 #include "memory/host_allocator.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
+#include "event/event.h"
 #include "graph/capture.h"
 #include "stream/stream.h"
 
@@ -22,12 +24,20 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
       return;  // the graph will use the block again, so nobody else gets it: it counts an event that never
                // comes
     }
-    c10::Event event(kDevice);
-    event.record(stream);
-    events->push_back(std::move(event));
+    // Deleters call this, so nothing may be thrown. A stream that was destroyed cannot record; the default
+    // one is not behind it. Where that cannot either, in a forked child, the block is never used again.
+    for (const c10::Stream one : {stream, default_stream(stream.device_index())}) {
+      try {
+        c10::Event event(kDevice);
+        event.record(one);
+        events->push_back(std::move(event));
+        return;
+      } catch (const c10::Error&) {
+      }
+    }
   }
 
-  bool query_event(c10::Event& event) override { return event.query(); }
+  bool query_event(c10::Event& event) override { return has_passed(event.eventId()); }
   c10::Stream get_current_stream() const override { return current_stream(current_device()); }
   bool stream_is_capturing(c10::Stream stream) const override {
     return capture_underway() && openreg::stream_is_capturing(stream);
@@ -37,7 +47,12 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
 void free_host(void* context);
 
-struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {};
+struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {
+  void empty_cache() override {
+    const WaitScope waiting;
+    at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host>::empty_cache();
+  }
+};
 
 HostAllocator& the_allocator() {
   static auto* allocator = new HostAllocator;

@@ -5,6 +5,8 @@
 #include "memory/device_allocator.h"
 #include "memory/kernel_allocator.h"
 
+#include <c10/core/impl/COWDeleter.h>
+
 namespace openreg {
 
 ptrdiff_t kernel_view_offset() {
@@ -24,9 +26,16 @@ c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t
                                                /*resizable=*/true);
 }
 
+void make_own(c10::StorageImpl* device_storage) {
+  if (C10_UNLIKELY(device_storage->data_ptr().get_deleter() == &c10::impl::cow::cow_deleter)) {
+    DeviceScope scope(device_storage->device().index());  // memory comes from the current device
+    device_storage->mutable_data_ptr();
+  }
+}
+
 c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes) {
   if (writes) {
-    device_storage->mutable_data_ptr();  // a copy-on-write storage becomes its own now
+    make_own(device_storage);
   }
   if (const Block* block = block_of(device_storage->data_ptr());
       C10_LIKELY(block != nullptr && block->alias)) {

@@ -19,6 +19,9 @@ inline void* kernel_view(void* device_ptr) {
 /// A CPU storage over the kernel view of device memory that it does not own.
 c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t bytes);
 
+/// A copy-on-write storage gets memory of its own, on its device.
+void make_own(c10::StorageImpl* device_storage);
+
 /// The alias of a device storage. `writes`: a kernel will write through it.
 c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes);
 

@@ -1,6 +1,7 @@
 #include "memory/pool.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "graph/capture.h"
@@ -21,21 +22,22 @@ size_t Pool::rounded(size_t bytes) const {
   return (bytes + kGranularity - 1) / kGranularity * kGranularity;
 }
 
-Block* Pool::allocate(size_t bytes, c10::StreamId stream, PrivatePool* from) {
+Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from) {
   Context context;
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::STATE);
   }
   Lock lock(mutex_);
   const size_t size = rounded(bytes);
-  Cache& cache = cache_of(stream, from);
+  PrivatePool* home = C10_LIKELY(from.first == 0 && from.second == 0) ? nullptr : find_private(from);
+  Cache& cache = cache_of(stream, home);
   Block* block = C10_LIKELY(caching_) ? take(cache, size) : nullptr;
   if (C10_UNLIKELY(block == nullptr && !(waiting_.empty() && deferred_.empty()))) {
     collect();
     block = caching_ ? take(cache, size) : nullptr;
   }
   if (C10_UNLIKELY(block == nullptr)) {
-    block = new_segment(cache, stream, from, size, bytes, context, lock);
+    block = new_segment(cache, stream, home, size, bytes, context, lock);
   }
   block->requested = bytes;
   block->in_use = true;
@@ -49,13 +51,15 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, PrivatePool* from) {
   }
   if (C10_UNLIKELY(history_.on())) {
     block->context = std::move(context);
-    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context);
+    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context,
+                  id_of(block->home));
   }
   report_to_profiler(block, 1);
   return block;
 }
 
-void Pool::free(Block* block) {
+// Deleters call this, so nothing may be thrown.
+void Pool::free(Block* block) noexcept {
   Context context;
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::ALL);
@@ -70,7 +74,7 @@ void Pool::free(Block* block) {
   }
   if (C10_UNLIKELY(history_.on())) {
     history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
-                  block->stream, context);
+                  block->stream, context, id_of(block->home));
     block->context = std::move(context);  // for the end of the free, which may come later
   }
   report_to_profiler(block, -1);
@@ -83,7 +87,12 @@ void Pool::free(Block* block) {
   }
   if (C10_UNLIKELY(!caching_) && !capture_underway()) {
     lock.unlock();
-    empty_cache();
+    try {
+      const WaitScope waiting;
+      empty_cache();
+    } catch (const std::exception&) {
+      // It stays cached, and whoever empties the cache next is told.
+    }
   }
 }
 
@@ -102,19 +111,21 @@ void Pool::empty_cache(c10::MempoolId_t of) {
   }
   Lock lock(mutex_);
   collect();
-  const std::vector<Block*> segments = take_whole_segments(of);
-  lock.unlock();
-  give_back(segments);
+  give_back(take_whole_segments(of), lock);
 }
 
-PrivatePool* Pool::use_private(c10::MempoolId_t id) {
+void Pool::use_private(c10::MempoolId_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto& pool = private_[id];
   if (!pool) {
     pool = std::make_unique<PrivatePool>(PrivatePool{id});
   }
   ++pool->users;
-  return pool.get();
+}
+
+PrivatePool* Pool::find_private(c10::MempoolId_t id) {
+  const auto found = private_.find(id);
+  return found == private_.end() ? nullptr : found->second.get();
 }
 
 void Pool::release_private(c10::MempoolId_t id) noexcept {
@@ -127,8 +138,8 @@ void Pool::release_private(c10::MempoolId_t id) noexcept {
 
 int Pool::private_users(c10::MempoolId_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = private_.find(id);
-  return found == private_.end() ? 0 : found->second->users;
+  const PrivatePool* pool = find_private(id);
+  return pool == nullptr ? 0 : pool->users;
 }
 
 Pool::Cache& Pool::cache_of(c10::StreamId stream, PrivatePool* home) {
@@ -219,7 +230,7 @@ void Pool::retire(Block* block) {
   subtract(stats_.active_bytes, block->small, block->size);
   if (C10_UNLIKELY(history_.on())) {
     history_.note(TraceEntry::FREE_COMPLETED, reinterpret_cast<size_t>(block->ptr), block->requested,
-                  block->stream, block->context);
+                  block->stream, block->context, id_of(block->home));
     block->context.reset();
   }
   Cache& cache = cache_of(block->stream, block->home);
@@ -309,7 +320,7 @@ void Pool::wait_for_other_streams(Block* block) {
 }
 
 bool Pool::retire_if_passed(const Waiting& waiting) {
-  if (!std::ranges::all_of(waiting.events, query_event)) {
+  if (!std::ranges::all_of(waiting.events, has_passed)) {
     return false;
   }
   std::ranges::for_each(waiting.events, destroy_event);

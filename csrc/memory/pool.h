@@ -34,6 +34,7 @@
 #include <openreg/openreg.h>
 
 #include <array>
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
@@ -55,10 +56,10 @@ class OPENREG_EXPORT Pool {
   Pool(c10::DeviceIndex device, Settings settings)
       : device_(device), settings_(std::move(settings)), history_(device) {}
 
-  /// A block for `stream`, from a private pool or the ordinary one. Throws OutOfMemoryError after everything
-  /// cached was given back in vain.
-  Block* allocate(size_t bytes, c10::StreamId stream, PrivatePool* from = nullptr);
-  void free(Block* block);
+  /// A block for `stream`, from a private pool or, if that does not exist, the ordinary one. Throws
+  /// OutOfMemoryError after everything cached was given back in vain.
+  Block* allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from = {0, 0});
+  void free(Block* block) noexcept;
 
   /// The block is not reused before `stream`, of whatever device, has passed the point of its free.
   void record_stream(Block* block, c10::Stream stream);
@@ -68,7 +69,7 @@ class OPENREG_EXPORT Pool {
   void empty_cache(c10::MempoolId_t of = {0, 0});
 
   /// See routes.h.
-  PrivatePool* use_private(c10::MempoolId_t id);
+  void use_private(c10::MempoolId_t id);
   void release_private(c10::MempoolId_t id) noexcept;
   int private_users(c10::MempoolId_t id);
 
@@ -79,6 +80,7 @@ class OPENREG_EXPORT Pool {
   void set_memory_fraction(double fraction);
   double memory_fraction();
   /// Without caching, every block has a segment of its own that goes back to the runtime when it is freed.
+  /// What is cached stays so until the next free, or empty_cache.
   void set_caching(bool caching);
 
   // ---- What it knows; pool_report.cpp
@@ -129,6 +131,7 @@ class OPENREG_EXPORT Pool {
 
   using Lock = std::unique_lock<std::mutex>;
 
+  PrivatePool* find_private(c10::MempoolId_t id);
   Cache& cache_of(c10::StreamId stream, PrivatePool* home);
   size_t rounded(size_t bytes) const;
   Block* take(Cache& cache, size_t size);
@@ -155,9 +158,10 @@ class OPENREG_EXPORT Pool {
   std::vector<Block*> take_whole_segments(c10::MempoolId_t of = {0, 0});
   void remember_segment(Block* block, const Context& context);
   void forget_segments(const std::vector<Block*>& segments);
-  void give_back(const std::vector<Block*>& segments);
+  void give_back(const std::vector<Block*>& segments, Lock& lock);
   void report_to_profiler(const Block* block, int sign) const;
   size_t largest_free() const;
+  void forget_old_pools();
   [[noreturn]] void throw_out_of_memory(size_t asked, size_t length, const Context& context);
 
   const c10::DeviceIndex device_;
@@ -171,6 +175,8 @@ class OPENREG_EXPORT Pool {
   std::map<void*, Segment> segments_;
   std::deque<Waiting> waiting_;   // oldest first
   std::vector<Block*> deferred_;  // freed during a capture; then they wait as the others
+  int giving_back_ = 0;           // threads that are giving segments back
+  std::condition_variable given_back_;
   DeviceStats stats_;
   bool caching_ = true;
   double fraction_ = 1;
@@ -183,6 +189,11 @@ struct PrivatePool {
   int segments = 0;
   Pool::Caches caches{};
 };
+
+/// The number of a private pool; {0, 0} for none, which is the ordinary one.
+inline c10::MempoolId_t id_of(const PrivatePool* pool) {
+  return pool == nullptr ? c10::MempoolId_t{0, 0} : pool->id;
+}
 
 /// The pool of a device. Never destroyed. Throws ValueError if OPENREG_ALLOC_CONF makes no sense.
 OPENREG_EXPORT Pool& pool_of(c10::DeviceIndex device);

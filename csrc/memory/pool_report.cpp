@@ -41,13 +41,23 @@ DeviceStats Pool::stats() {
   return stats;
 }
 
+// The numbers of private pools that are gone are kept until a reset, as torch.cuda keeps them.
+void Pool::forget_old_pools() {
+  auto& known = stats_.reserved_bytes_by_private_pools;
+  for (auto entry = known.begin(); entry != known.end();) {
+    entry = private_.contains(entry->first) ? std::next(entry) : known.erase(entry);
+  }
+}
+
 void Pool::reset_peak_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
+  forget_old_pools();
   for_each_stat(stats_, [](auto& stat) { stat.reset_peak(); });
 }
 
 void Pool::reset_accumulated_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
+  forget_old_pools();
   for_each_stat(stats_, [](auto& stat) { stat.reset_accumulated(); });
   stats_.num_alloc_retries = 0;
   stats_.num_ooms = 0;
@@ -62,13 +72,8 @@ void Pool::configure(const Settings& settings) {
 }
 
 void Pool::set_caching(bool caching) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    caching_ = caching;
-  }
-  if (!caching) {
-    empty_cache();
-  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  caching_ = caching;
 }
 
 void Pool::record_history(const HistoryOptions& options, bool clear) {
@@ -83,6 +88,7 @@ PoolSnapshot Pool::snapshot(bool with_history) {
   for (const Waiting& one : waiting_) {
     waiting.insert(one.block);
   }
+  waiting.insert(deferred_.begin(), deferred_.end());
   PoolSnapshot snapshot;
   size_t total = 0;
   for (const auto& [address, segment] : segments_) {

@@ -1,5 +1,6 @@
 // Where a pool's memory comes from and goes to; see Note [What is given back] in pool.h.
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "graph/capture.h"
 #include "memory/pool.h"
@@ -55,13 +56,13 @@ orError_t Pool::reserve(void** ptr, size_t length) {
 Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t asked,
                          const Context& context, Lock& lock) {
   ++clock_;
-  size_t length = segment_length(size, false);
   DeviceScope scope(device_);
   // To give back what is cached is to wait for the device, which would end a capture.
   const bool may_give_back = !capture_underway();
   if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0) && may_give_back) {
-    collect_garbage(length, lock);
+    collect_garbage(segment_length(size, false), lock);
   }
+  size_t length = segment_length(size, false);  // only now: collecting lets go of the lock
   void* ptr = nullptr;
   orError_t answer = reserve(&ptr, length);
   if (orGetErrorClass(answer) == orClassOutOfMemory && may_give_back) {
@@ -69,7 +70,10 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     lock.unlock();
     collect_shared();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
-    if (const orError_t waited = orDeviceSynchronize(); waited != orErrorNotPermitted) {
+    const WaitScope waiting;
+    const orError_t waited = orDeviceSynchronize();
+    const bool may_wait = waited != orErrorNotPermitted;
+    if (may_wait) {
       OR_CHECK(waited);
     }
     lock.lock();
@@ -78,10 +82,11 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     if (Block* block = caching_ ? take(cache, size) : nullptr) {  // somebody freed it meanwhile
       return block;
     }
-    const std::vector<Block*> segments = take_whole_segments();
-    lock.unlock();
-    give_back(segments);
-    lock.lock();
+    give_back(take_whole_segments(), lock);
+    if (may_wait) {
+      // What another thread is giving back is in no book, and not yet the runtime's.
+      given_back_.wait(lock, [&] { return giving_back_ == 0; });
+    }
     length = segment_length(size, true);
     answer = reserve(&ptr, length);
   }
@@ -116,7 +121,7 @@ void Pool::remember_segment(Block* block, const Context& context) {
   }
   segments_.emplace(block->ptr, Segment{block, block->size, context});
   history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
-                context);
+                context, id_of(block->home));
 }
 
 void Pool::collect_garbage(size_t coming, Lock& lock) {
@@ -142,9 +147,7 @@ void Pool::collect_garbage(size_t coming, Lock& lock) {
     cache_of(block->stream, nullptr).large.erase(block);
   }
   forget_segments(idle);
-  lock.unlock();
-  give_back(idle);
-  lock.lock();
+  give_back(idle, lock);
 }
 
 std::vector<Block*> Pool::take_whole_segments(c10::MempoolId_t of) {
@@ -189,7 +192,7 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
     }
     const auto segment = segments_.find(block->ptr);
     history_.note(TraceEntry::SEGMENT_FREE, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
-                  segment->second.context);
+                  segment->second.context, id_of(block->home));
     segments_.erase(segment);
     if (block->home != nullptr) {
       --block->home->segments;
@@ -199,23 +202,32 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
   }
 }
 
-// Called without the lock. Inside of a kernel the runtime does not always take memory back, since it cannot
-// wait there; then it stays cached.
-void Pool::give_back(const std::vector<Block*>& segments) {
+// Lets go of the lock meanwhile. Inside of a kernel the runtime does not always take memory back, since it
+// cannot wait there; then it stays cached.
+void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
   if (segments.empty()) {
     return;
   }
   DeviceScope scope(device_);
   orError_t failed = orSuccess;
+  std::vector<Block*> kept;
+  ++giving_back_;
+  lock.unlock();
   for (Block* block : segments) {
     if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
       delete block;
     } else {
       failed = answer;
-      std::lock_guard<std::mutex> lock(mutex_);
-      remember_segment(block, nullptr);
-      cache_of(block->stream, block->home).tree(block->small).insert(block);
+      kept.push_back(block);
     }
+  }
+  lock.lock();
+  for (Block* block : kept) {
+    remember_segment(block, nullptr);
+    cache_of(block->stream, block->home).tree(block->small).insert(block);
+  }
+  if (--giving_back_ == 0) {
+    given_back_.notify_all();
   }
   if (failed != orErrorNotPermitted) {
     OR_CHECK(failed);

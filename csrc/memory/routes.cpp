@@ -12,15 +12,16 @@ namespace openreg {
 namespace {
 
 struct Route {
+  RouteId id;
   c10::DeviceIndex device;
   c10::MempoolId_t pool;
-  PrivatePool* to;
   std::function<bool(c10::Stream)> takes;
 };
 
 struct Routes {
   std::mutex mutex;  // guards all
   std::vector<Route> all;
+  RouteId latest = 0;
 };
 
 Routes& routes() {
@@ -48,38 +49,34 @@ int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool) {
   return pool_of(device).private_users(pool);
 }
 
-void begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes) {
-  PrivatePool* to = pool_of(device).use_private(pool);
-  std::lock_guard<std::mutex> lock(routes().mutex);
-  routes().all.push_back({device, pool, to, std::move(takes)});
+RouteId begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes) {
+  use_pool(device, pool);
+  Routes& known = routes();
+  std::lock_guard<std::mutex> lock(known.mutex);
+  known.all.push_back({++known.latest, device, pool, std::move(takes)});
   routes_now.fetch_add(1);
+  return known.latest;
 }
 
-void begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  begin_route(device, pool, [thread = std::this_thread::get_id()](c10::Stream) {
+RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return begin_route(device, pool, [thread = std::this_thread::get_id()](c10::Stream) {
     return std::this_thread::get_id() == thread;
   });
 }
 
-void end_route(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
+void end_route(RouteId id) noexcept {
   std::lock_guard<std::mutex> lock(routes().mutex);
-  auto& all = routes().all;
-  const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Route& route) {
-    return route.device == device && route.pool == pool;
-  });
-  if (found != all.rend()) {
-    all.erase(std::next(found).base());
-    routes_now.fetch_sub(1);
-  }
+  const size_t ended = std::erase_if(routes().all, [id](const Route& route) { return route.id == id; });
+  routes_now.fetch_sub(static_cast<int>(ended));
 }
 
-PrivatePool* find_route(c10::Stream stream) {
+c10::MempoolId_t find_route(c10::Stream stream) {
   std::lock_guard<std::mutex> lock(routes().mutex);
   const auto& all = routes().all;
   const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Route& route) {
     return route.device == stream.device_index() && route.takes(stream);
   });
-  return found == all.rend() ? nullptr : found->to;
+  return found == all.rend() ? c10::MempoolId_t{0, 0} : found->pool;
 }
 
 }  // namespace openreg

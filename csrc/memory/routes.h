@@ -21,8 +21,6 @@
 
 namespace openreg {
 
-struct PrivatePool;
-
 /// The pool has one user more. It is made if need be.
 OPENREG_EXPORT void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// And one less. Forgives a pool that does not exist.
@@ -32,21 +30,26 @@ OPENREG_EXPORT void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// How many users it has.
 OPENREG_EXPORT int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool);
 
+using RouteId = uint64_t;
+
 /// use_pool; and from now on allocations on the device's streams for which `takes` is true come from the
-/// pool.
-void begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes);
+/// pool. The latest route goes first. Returns the route's number, which is never used again.
+RouteId begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes);
 /// The same for all allocations of the calling thread.
-OPENREG_EXPORT void begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool);
-/// Ends the latest route to the pool. Its users stay.
-OPENREG_EXPORT void end_route(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept;
+OPENREG_EXPORT RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool);
+/// The pool's users stay.
+OPENREG_EXPORT void end_route(RouteId id) noexcept;
 
 inline std::atomic<int> routes_now{0};
 
-/// The pool for an allocation of this thread on `stream`; NULL for the ordinary one.
-PrivatePool* find_route(c10::Stream stream);
+/// The pool for an allocation of this thread on `stream`.
+c10::MempoolId_t find_route(c10::Stream stream);
 
-inline PrivatePool* route(c10::Stream stream) {
-  return C10_LIKELY(routes_now.load(std::memory_order_relaxed) == 0) ? nullptr : find_route(stream);
+inline c10::MempoolId_t route(c10::Stream stream) {
+  if (C10_LIKELY(routes_now.load(std::memory_order_relaxed) == 0)) {
+    return {0, 0};
+  }
+  return find_route(stream);
 }
 
 }  // namespace openreg

@@ -95,7 +95,6 @@ std::vector<size_t> all_divisions(std::string_view key, std::string_view text) {
 
 void set(Settings& settings, std::string_view key, std::string_view value) {
   if (key == "max_split_size_mb") {
-    // Below the size of the segments that small and middle blocks share, nothing could be served any more.
     settings.max_split_size = mebibytes(key, value, 21, "a number of MiB above 20");
   } else if (key == "max_non_split_rounding_mb") {
     settings.max_non_split_rounding = mebibytes(key, value, 21, "a number of MiB above 20");
@@ -143,6 +142,9 @@ Settings with_settings(Settings base, const std::string& text) {
                       "' is not of the form key:value");
     set(base, key, trimmed(value));
   }
+  TORCH_CHECK_VALUE(base.max_split_size > base.large_segment, "the allocator's setting max_split_size_mb is ",
+                    base.max_split_size / kMiB, ", and large_segment_size_mb is ", base.large_segment / kMiB,
+                    ": segments that are shared have to be cut, so the former is the larger one");
   base.text = text;
   return base;
 }

@@ -29,12 +29,18 @@ inline size_t in_total(const StatArray& stat) {
 
 template <typename Function>
 void for_each_stat(DeviceStats& stats, Function function) {
+  const auto each_of = [&](StatArray& array) {
+    for (auto& stat : array) {
+      function(stat);
+    }
+  };
   for (StatArray* array :
        {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
         &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
-    for (auto& stat : *array) {
-      function(stat);
-    }
+    each_of(*array);
+  }
+  for (auto& [pool, reserved] : stats.reserved_bytes_by_private_pools) {
+    each_of(reserved);
   }
   function(stats.oversize_allocations);
   function(stats.oversize_segments);

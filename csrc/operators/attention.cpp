@@ -1,5 +1,6 @@
 // Scaled dot product attention, behind PyTorch's overrideable entry: forward and backward are the CPU's own
 // fused kernels, launched on device memory; dropout, which those do not have, is done in plain operators.
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -17,6 +18,7 @@
 #include <ATen/ops/ones.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -27,19 +29,55 @@ namespace {
 using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask) {
-  const bool nested = query.is_nested() || key.is_nested() || value.is_nested();
-  const bool heads = !nested && query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
-  return heads && at::isFloatingType(query.scalar_type()) && query.size(3) == key.size(3) &&
-         query.size(3) == value.size(3) && query.size(2) > 0 && key.size(2) > 0 && query.size(3) > 0 &&
-         query.stride(3) == 1 && key.stride(3) == 1 && value.stride(3) == 1 &&
-         !(mask.has_value() && mask->defined() && mask->requires_grad());
+// The fused kernel goes by the query's sizes and checks little, so what it cannot do is found here.
+
+bool has_heads(const Tensor& tensor) {
+  return !tensor.is_nested() && tensor.dim() == 4 && tensor.numel() > 0 && tensor.stride(3) == 1;
 }
 
+bool sizes_fit(const Tensor& query, const Tensor& key, const Tensor& value, bool grouped) {
+  const int64_t heads = key.size(1);
+  return query.size(0) == key.size(0) && query.size(0) == value.size(0) && heads == value.size(1) &&
+         (query.size(1) == heads || (grouped && query.size(1) % heads == 0)) &&
+         key.size(2) == value.size(2) && query.size(3) == key.size(3) && query.size(3) == value.size(3);
+}
+
+bool mask_fits(const Tensor& mask, const Tensor& query, const Tensor& key) {
+  if (mask.requires_grad() || mask.is_nested() || (mask.dim() != 2 && mask.dim() != 4) ||
+      (mask.scalar_type() != query.scalar_type() && mask.scalar_type() != at::kFloat &&
+       mask.scalar_type() != at::kBool)) {
+    return false;
+  }
+  const std::array<int64_t, 4> whole{query.size(0), query.size(1), query.size(2), key.size(2)};
+  for (int64_t dim = 1; dim <= mask.dim(); ++dim) {
+    if (mask.size(-dim) != 1 && mask.size(-dim) != whole[static_cast<size_t>(4 - dim)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask,
+                       bool grouped) {
+  const auto dtype = query.scalar_type();
+  return at::isFloatingType(dtype) && dtype == key.scalar_type() && dtype == value.scalar_type() &&
+         has_heads(query) && has_heads(key) && has_heads(value) && sizes_fit(query, key, value, grouped) &&
+         (!mask.has_value() || !mask->defined() || mask_fits(*mask, query, key));
+}
+
+// Flash attention is the name under which programs know fused kernels, so who permits it permits ours.
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask, double,
-               bool, std::optional<double>, bool) {
-  return static_cast<int64_t>(fused_kernel_fits(query, key, value, mask) ? sdp::SDPBackend::overrideable
-                                                                         : sdp::SDPBackend::math);
+               bool, std::optional<double>, bool grouped) {
+  const at::Context& context = at::globalContext();
+  const bool permitted = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP();
+  if (permitted && fused_kernel_fits(query, key, value, mask, grouped)) {
+    return static_cast<int64_t>(sdp::SDPBackend::overrideable);
+  }
+  TORCH_CHECK(context.userEnabledMathSDP(),
+              "No viable backend for scaled_dot_product_attention was found: the fused kernel ",
+              permitted ? "does not take these arguments" : "is not permitted",
+              ", and neither is SDPBackend.MATH");
+  return static_cast<int64_t>(sdp::SDPBackend::math);
 }
 
 // Groups of query heads that share a key head: every query head gets a copy, and gradients are summed again.
@@ -70,7 +108,7 @@ double scale_or_default(std::optional<double> scale, const Tensor& query) {
 Tensor probabilities(const Tensor& query, const Tensor& key, const Tensor& bias, bool causal, double scale) {
   Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
   if (bias.defined()) {
-    scores = scores + bias;
+    scores.add_(bias);
   }
   if (causal) {
     const Tensor allowed = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).tril();

@@ -3,13 +3,16 @@
 // PyTorch's copy_ ends here whenever one side is a device tensor; sizes agree by then, dtypes and strides
 // need not. Where the bytes of both sides are the same bytes in the same order, the runtime copies them;
 // everything else is a kernel that reads one and writes the other, without a temporary tensor.
+#include "common/wait.h"
 #include "graph/capture.h"
 #include "memory/host_allocator.h"
+#include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/inference.h"
 #include "operators/kernel.h"
 #include "operators/launch.h"
 #include "operators/monitor.h"
+#include "operators/overlap.h"
 #include "stream/schedule.h"
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +31,9 @@ bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  if (on_device(dst) && on_device(src) && (schedule() != orScheduleBlocking || capturing(device))) {
+  // What overlaps is refused by the kernel; launched, that would be late.
+  if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || partly_in(dst, src)) &&
+      (schedule() != orScheduleBlocking || capturing(device))) {
     launch_copy(dst, src);
     return;
   }
@@ -77,6 +82,7 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   const c10::DeviceIndex device = (to_device ? dst : src).device().index();
   TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
   DeviceScope scope(device);
+  const WaitScope waiting;
   if (capturing(device) && !(non_blocking && is_pinned(host.const_data_ptr()))) {
     check_uncaptured(device,
                      "a copy between host and device, other than with non_blocking=True and pinned memory,");
@@ -123,9 +129,10 @@ void copy_peer(const at::Tensor& dst, const at::Tensor& src) {
     copy_peer_bytes(dst, src);
     return;
   }
-  const at::Tensor packed = src.to(dst.scalar_type()).contiguous();
+  const at::Tensor packed = src.resolve_conj().resolve_neg().to(dst.scalar_type()).contiguous();
   const at::Tensor received = at::empty_like(packed, packed.options().device(dst.device()));
   copy_peer_bytes(received, packed);
+  DeviceScope scope(dst.device().index());
   copy_by_kernel(dst, received, dst.device().index());
 }
 
@@ -134,6 +141,9 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_bloc
     return dst;
   }
   const OperatorCall noted(dst, src, non_blocking);
+  if (on_device(dst)) {
+    make_own(dst.storage().unsafeGetStorageImpl());
+  }
   if (!on_device(src) || !on_device(dst)) {
     copy_host(dst, src, non_blocking);
   } else if (src.device() != dst.device()) {

@@ -3,6 +3,7 @@
 #include "operators/alias.h"
 #include "operators/map_tensors.h"
 #include "operators/quiet.h"
+#include "operators/signature.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -68,14 +69,14 @@ Answer ask(const c10::OperatorHandle& op, const OperatorFacts& facts, const torc
   return is_about_dtypes(why) ? Answer::Refuses : Answer::OtherError;
 }
 
-// One element may be refused for its size. Then the real sizes are tried, if that is not much work.
+// One element may be refused for its size. Then the real sizes are tried, if that is not much work. Where
+// every error counts they are tried at once: kernels take other ways for one element.
 constexpr int64_t kMuchWork = 1 << 16;
 
-bool refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
-  const Answer answer = ask(op, facts, stack, Shapes::OneElement);
-  if (answer == Answer::Accepts) {
-    return false;
-  }
+constexpr size_t kMostKnown = 16384;  // a program with ever new numbers
+
+bool refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack,
+             bool any_error) {
   int64_t elements = 0;
   for (size_t i = stack.size() - facts.arguments; i < stack.size(); ++i) {
     map_tensors(stack[i], [&](const at::Tensor& tensor) {
@@ -83,21 +84,26 @@ bool refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const to
       return tensor;
     });
   }
-  return elements < kMuchWork ? ask(op, facts, stack, Shapes::AsGiven) == Answer::Refuses
-                              : answer == Answer::Refuses;
+  const bool little = elements < kMuchWork;
+  Answer answer = ask(op, facts, stack, any_error && little ? Shapes::AsGiven : Shapes::OneElement);
+  if (answer != Answer::Accepts && !any_error && little) {
+    answer = ask(op, facts, stack, Shapes::AsGiven);
+  }
+  return answer == Answer::Refuses || (answer == Answer::OtherError && any_error);
 }
 
 }  // namespace
 
-bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts,
-                    const torch::jit::Stack& stack) {
+bool kernel_refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack,
+                    bool any_error) {
   // A backward is given lengths, indices and saved results that describe the real data, and its kernel reads
-  // where they say. Its forward has been asked.
-  if (facts.name.find("backward") != std::string::npos) {
+  // where they say. Its forward has been asked. Other people's kernels may do so too, and may have effects.
+  if (facts.name.find("backward") != std::string::npos || !facts.name.starts_with("aten::")) {
     return false;
   }
-  // The dtypes, and what else may choose a kernel: words, switches, the dtype of the result.
-  std::vector<int64_t> kind;
+  // The dtypes, and what else may choose a kernel or be refused: words, switches, the dtype of the result,
+  // numbers.
+  std::vector<int64_t> kind{any_error};
   const auto& schema = op.schema().arguments();
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
@@ -108,6 +114,8 @@ bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts,
       kind.push_back(value.toBool());
     } else if (value.isInt() && schema[i].name() == "dtype") {
       kind.push_back(value.toInt());
+    } else if (value.isInt() || value.isDouble()) {
+      kind.push_back(facts.by_kind[i] || facts.generator >= 0 ? number_word(value, facts.by_kind[i]) : 0);
     } else {
       map_tensors(value, [&](const at::Tensor& tensor) {
         kind.push_back(
@@ -117,9 +125,12 @@ bool refuses_dtypes(const c10::OperatorHandle& op, const OperatorFacts& facts,
     }
   }
   static thread_local std::map<std::pair<const OperatorFacts*, std::vector<int64_t>>, bool> known;
+  if (known.size() >= kMostKnown) {
+    known.clear();
+  }
   const auto [entry, is_new] = known.try_emplace({&facts, std::move(kind)}, false);
   if (is_new) {
-    entry->second = refuses(op, facts, stack);
+    entry->second = refuses(op, facts, stack, any_error);
   }
   return entry->second;
 }

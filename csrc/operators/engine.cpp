@@ -44,8 +44,8 @@ class Call {
       device_ = current_device();
     }
     if (facts_.generator >= 0) {
-      IValue& generator = stack_[begin_ + static_cast<size_t>(facts_.generator)];
-      generator = generator_at(reserve_random(generator.toOptional<at::Generator>(), device_).now());
+      const IValue& given = stack_[begin_ + static_cast<size_t>(facts_.generator)];
+      random_ = reserve_random(given.toOptional<at::Generator>(), device_);
     }
     check_host_tensors();
   }
@@ -88,6 +88,9 @@ class Call {
   };
 
   void call_cpu_kernel() {
+    if (facts_.generator >= 0) {  // only now: work that ran while we waited has used the thread's generator
+      stack_[begin_ + static_cast<size_t>(facts_.generator)] = generator_at(random_.now());
+    }
     if (dense_) {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     } else {
@@ -266,6 +269,7 @@ class Call {
   const size_t begin_;
   const bool dense_;  // it was called on dense tensors only
   c10::DeviceIndex device_ = -1;
+  RandomPlace random_;
   std::optional<c10::Device> host_;  // of a host tensor among the arguments that is more than a number
   c10::SmallVector<Input, 4> inputs_;
   c10::SmallVector<Twin, 2> written_;

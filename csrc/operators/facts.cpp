@@ -19,7 +19,8 @@
 namespace openreg {
 namespace {
 
-// Goes up when an operator is deregistered: addresses of schemas may then be used again.
+// Goes up when facts are forgotten: an operator is deregistered, and the address of its schema may be used
+// again, or has got a kernel.
 std::atomic<uint64_t> generation{1};
 
 struct Listener final : c10::OpRegistrationListener {
@@ -44,13 +45,23 @@ Table& table() {
   return *made;
 }
 
-void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
+// True if something was known, so that the operator has been called.
+bool forget(const c10::OperatorHandle& op) {
   std::lock_guard<std::mutex> lock(table().mutex);
   auto gone = table().facts.extract(&op.schema());
-  if (!gone.empty()) {
+  const bool known = !gone.empty();
+  if (known) {
     table().retired.push_back(std::move(gone.mapped()));  // pending work may still name them
   }
   generation.fetch_add(1, std::memory_order_release);
+  return known;
+}
+
+// Launched work calls its operator, so that must be there until the work is done.
+void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
+  if (forget(op)) {
+    Work::finish_all();
+  }
 }
 
 int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {
@@ -147,6 +158,17 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
   return can_launch ? Behaviour::Launch : Behaviour::Wait;
 }
 
+// Every operator has a Meta kernel by fallback, which may answer that there is none. Those of PyTorch itself
+// do not change.
+bool has_own_meta_kernel(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || op.operator_name().name.starts_with("aten::");
+}
+
+bool has_got_a_kernel(const c10::OperatorHandle& op, const OperatorFacts& facts) {
+  return (!facts.has_cpu_kernel && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) ||
+         (!facts.has_own_meta_kernel && has_own_meta_kernel(op));
+}
+
 std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto facts = std::make_unique<OperatorFacts>();
@@ -157,15 +179,17 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->is_structured = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
   facts->may_refuse_data = may_refuse_data(facts->name);
   facts->arguments = schema.arguments().size();
-  const bool by_value = numbers_decide_shapes(facts->name);
+  // What draws random numbers says of each number whether it can.
+  const bool by_value = numbers_decide_shapes(facts->name) || facts->generator >= 0;
   for (const c10::Argument& argument : schema.arguments()) {
     facts->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
-    facts->by_type.push_back(!by_value && is_number(argument.type()));
+    facts->by_kind.push_back(!by_value && is_number(argument.type()));
   }
   for (const c10::Argument& result : schema.returns()) {
     facts->returned.push_back(argument_returned(schema, result));
   }
   facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts->has_own_meta_kernel = has_own_meta_kernel(op);
   facts->depends_on_data =
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
@@ -203,6 +227,11 @@ const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   const uint64_t now = generation.load(std::memory_order_acquire);
   if (C10_UNLIKELY(entry.schema != schema || entry.generation != now)) {
     entry = {schema, now, find_or_work_out(op)};
+  }
+  if (C10_UNLIKELY(!entry.facts->has_cpu_kernel || !entry.facts->has_own_meta_kernel) &&
+      has_got_a_kernel(op, *entry.facts)) {
+    forget(op);
+    entry = {schema, generation.load(std::memory_order_acquire), find_or_work_out(op)};
   }
   return *entry.facts;
 }

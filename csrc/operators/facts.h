@@ -24,12 +24,13 @@ struct OperatorFacts {
   Behaviour behaviour;
   size_t arguments;                   // how many
   c10::SmallVector<bool, 8> written;  // for each argument: the operator writes to it
-  c10::SmallVector<bool, 8> by_type;  // for each argument: a number whose value does not decide shapes
+  c10::SmallVector<bool, 8> by_kind;  // for each argument: a number whose value does not decide shapes
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
   int generator;         // the argument that is a generator, of an operator that draws random numbers; or -1
   bool may_refuse_data;  // see launch_site.h
   bool is_structured;    // PyTorch's default infers its shapes; see inference.h
   bool has_cpu_kernel;
+  bool has_own_meta_kernel;
   bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
   bool writes_arguments;    // any of them
@@ -37,8 +38,8 @@ struct OperatorFacts {
   bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
 };
 
-/// The facts of an operator. Costs a thread-local look-up from the second call on. They stay valid for ever.
-/// Thread-safe.
+/// The facts of an operator. Costs a thread-local look-up from the second call on. They stay valid for ever,
+/// but are worked out again if a kernel that was missing is there now. Thread-safe.
 const OperatorFacts& facts_of(const c10::OperatorHandle& op);
 
 }  // namespace openreg

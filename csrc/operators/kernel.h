@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "graph/capture.h"
 #include "memory/kernel_allocator.h"
 #include "operators/below.h"
@@ -64,6 +65,7 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
   using Call = detail::KernelCall<std::remove_reference_t<Body>>;
   Call call{body, device, nullptr};
   const orKernel kernel{name, &Call::run, nullptr};
+  const WaitScope waiting;
   const orError_t result = orRunKernel(current_stream_handle(device), &kernel, &call);
   if (C10_UNLIKELY(call.thrown != nullptr)) {
     std::rethrow_exception(call.thrown);

@@ -12,14 +12,18 @@ bool is_dense_on_device(const c10::IValue& value) {
   return value.isTensor() && on_device(value.toTensor()) && value.toTensor().has_storage();
 }
 
+}  // namespace
+
+bool overlaps_itself(const at::Tensor& written) {
+  return at::has_internal_overlap(written.unsafeGetTensorImpl()) == at::MemOverlap::Yes;
+}
+
 bool partly_in(const at::Tensor& written, const at::Tensor& other) {
   const c10::TensorImpl* a = written.unsafeGetTensorImpl();
   const c10::TensorImpl* b = other.unsafeGetTensorImpl();
   return a != b && a->unsafe_storage().unsafeGetStorageImpl() == b->unsafe_storage().unsafeGetStorageImpl() &&
          at::get_overlap_status(a, b) == at::MemOverlapStatus::Partial;
 }
-
-}  // namespace
 
 bool writes_overlap(const OperatorFacts& facts, const torch::jit::Stack& stack) {
   const size_t begin = stack.size() - facts.arguments;
@@ -29,7 +33,7 @@ bool writes_overlap(const OperatorFacts& facts, const torch::jit::Stack& stack) 
       continue;
     }
     const at::Tensor& written = value.toTensor();
-    if (at::has_internal_overlap(written.unsafeGetTensorImpl()) == at::MemOverlap::Yes) {
+    if (overlaps_itself(written)) {
       return true;
     }
     for (size_t k = 0; k < facts.arguments; ++k) {

@@ -8,6 +8,10 @@
 
 namespace openreg {
 
+/// Both of dense device tensors.
+bool overlaps_itself(const at::Tensor& written);
+bool partly_in(const at::Tensor& written, const at::Tensor& other);
+
 /// Whether a tensor that the call writes overlaps itself, or lies partly in another argument's memory.
 bool writes_overlap(const OperatorFacts& facts, const torch::jit::Stack& stack);
 

@@ -195,6 +195,12 @@ std::unordered_multimap<uint64_t, Entry>& cache() {
 
 const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
   auto& plans = cache();
+  const auto [begin, end] = plans.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    if (it->second.words == words) {
+      return it->second.plan = std::move(plan);
+    }
+  }
   if (plans.size() >= kMostPlans) {
     plans.clear();
   }
@@ -272,10 +278,11 @@ PlanPtr plan_without_results() {
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   const Unrecorded unrecorded;
   try {
-    if (refuses_dtypes(op, facts, stack)) {
+    const bool only_itself = changes_only_itself(facts, stack);
+    if (kernel_refuses(op, facts, stack, /*any_error=*/only_itself)) {
       return c10::make_intrusive<Plan>();
     }
-    if (changes_only_itself(facts, stack)) {
+    if (only_itself) {
       return plan_for_itself();
     }
     if (updates_lists(facts)) {
@@ -283,6 +290,8 @@ PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const t
     }
     return facts.is_structured ? infer_by_default(op, facts, stack)
                                : ShapeCall(c10::DispatchKey::Meta, facts, stack).infer(op, stack);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // nothing to remember: it may fit the next time
   } catch (const std::exception&) {
     // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
     // cases the call runs here and now, and what is wrong is said in the operator's own words.

@@ -46,7 +46,7 @@ const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& fact
                         const torch::jit::Stack& stack, bool* fresh);
 
 /// For operators whose shapes come from the kernel: a plan from the results that a call had, kept for the
-/// next call with that signature. `results` are the results on the stack, as device tensors.
+/// next call with that signature. The stack ends with them, as device tensors.
 void remember_plan(const OperatorFacts& facts, const Signature& signature, const torch::jit::Stack& stack);
 
 }  // namespace openreg

@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <functional>
 
 namespace openreg {
@@ -30,11 +32,31 @@ enum Kind : int64_t {
   kText,
 };
 
+// Of the types that numbers are converted to.
+constexpr std::array<double, 12> kLargest{127,        128,        255,           32767,
+                                          32768,      65504,      65535,         2147483647,
+                                          2147483648, 4294967295, 9223372036e+9, 3.4028235e+38};
+
 int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
 
 }  // namespace
+
+int64_t number_word(const c10::IValue& number, bool by_kind) {
+  if (!by_kind) {
+    return number.isInt() ? number.toInt() : std::bit_cast<int64_t>(number.toDouble());
+  }
+  const double value = number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
+  int64_t width = 0;
+  for (const double largest : kLargest) {
+    if (C10_LIKELY(std::abs(value) <= largest)) {
+      break;
+    }
+    ++width;
+  }
+  return (value < 0 ? 1 : 0) | (width << 1);
+}
 
 bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack) {
   facts_ = &facts;
@@ -44,7 +66,7 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack)
   words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // of what integers become
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
-    if (!add(stack[begin + i], facts.by_type[i])) {
+    if (!add(stack[begin + i], facts.by_kind[i])) {
       return false;
     }
   }
@@ -94,7 +116,7 @@ bool Signature::add(const at::Tensor& tensor) {
   return true;
 }
 
-bool Signature::add(const c10::IValue& value, bool by_type) {
+bool Signature::add(const c10::IValue& value, bool by_kind) {
   if (value.isTensor()) {
     return add(value.toTensor());
   }
@@ -102,12 +124,12 @@ bool Signature::add(const c10::IValue& value, bool by_type) {
     words_.push_back(word(kNone));
   } else if (value.isInt()) {
     words_.push_back(word(kInt));
-    words_.push_back(by_type ? 0 : value.toInt());
+    words_.push_back(number_word(value, by_kind));
   } else if (value.isDouble()) {
     words_.push_back(word(kDouble));
-    words_.push_back(by_type ? 0 : std::bit_cast<int64_t>(value.toDouble()));
+    words_.push_back(number_word(value, by_kind));
   } else if (value.isBool()) {
-    words_.push_back(word(kBool, by_type ? 0 : value.toBool()));
+    words_.push_back(word(kBool, by_kind ? 0 : value.toBool()));
   } else if (value.isIntList()) {
     const auto list = value.toIntList();
     words_.push_back(word(kInts, static_cast<int64_t>(list.size())));
@@ -138,7 +160,7 @@ bool Signature::add(const c10::IValue& value, bool by_type) {
     }
   } else if (value.isComplexDouble()) {
     words_.push_back(word(kComplex));
-    return by_type;
+    return by_kind;
   } else if (value.isBoolList()) {
     const auto list = value.toBoolList();
     words_.push_back(word(kBools, static_cast<int64_t>(list.size())));

@@ -11,6 +11,10 @@
 
 namespace openreg {
 
+/// A number as a word of a signature. `by_kind`: only what may decide whether an operator takes it, its sign
+/// and how wide a type it needs; so a number that changes with every call does not make every call a new one.
+int64_t number_word(const c10::IValue& number, bool by_kind);
+
 class Signature {
  public:
   /// Reads the last arguments of the stack. Returns false if there is something among them that a launch
@@ -23,7 +27,7 @@ class Signature {
   c10::DeviceIndex device() const { return device_; }
 
  private:
-  bool add(const c10::IValue& value, bool by_type);
+  bool add(const c10::IValue& value, bool by_kind);
   bool add(const at::Tensor& tensor);
   void add_hash();
 

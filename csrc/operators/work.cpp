@@ -1,6 +1,7 @@
 #include "operators/work.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "graph/capture.h"
 #include "memory/kernel_view.h"
@@ -26,8 +27,19 @@ namespace {
 // Work that was done and waits to be used again, by whichever thread asks next.
 std::atomic<Work*> returned{nullptr};
 
-// Whether this thread launches work; otherwise it is a worker of the runtime.
+// What a thread has taken of it. The rest goes back with the thread.
+struct Stock {
+  Work* first = nullptr;
+  ~Stock() { Work::put_back(first); }
+};
+
+// Whether this thread launches work.
 thread_local bool launches = false;
+
+// A thread that neither launches nor waits is a worker of the runtime.
+bool is_worker() {
+  return !launches && !WaitScope::entered_by_this_thread();
+}
 
 // A kernel sees the launching thread's number of threads and treatment of denormals. A worker keeps them for
 // the next kernel, since setting them costs; a host thread that runs work while it waits has its own back
@@ -39,7 +51,7 @@ class LaunchersSettings {
       set_float_mode(float_mode);
     }
     static thread_local int current = 0;
-    const int now = launches ? at::get_num_threads() : current;
+    const int now = is_worker() ? current : at::get_num_threads();
     if (C10_UNLIKELY(now != threads)) {
       threads_before_ = now;
       at::set_num_threads(threads);
@@ -47,7 +59,7 @@ class LaunchersSettings {
     }
   }
   ~LaunchersSettings() {
-    if (C10_UNLIKELY(launches && threads_before_ > 0)) {
+    if (C10_UNLIKELY(threads_before_ > 0) && !is_worker()) {
       at::set_num_threads(threads_before_);
     }
     if (C10_UNLIKELY(float_mode_now() != mode_before_)) {
@@ -70,10 +82,10 @@ constexpr int64_t kFarAhead = 1024;
 constexpr int64_t kCaughtUp = 512;
 constexpr auto kPatience = std::chrono::milliseconds(2);
 
-void let_the_device_catch_up() {
+void wait_until_pending(int64_t most, std::chrono::milliseconds patience) {
   const auto begin = std::chrono::steady_clock::now();
-  while (pending.load(std::memory_order_relaxed) > kCaughtUp &&
-         std::chrono::steady_clock::now() - begin < kPatience) {
+  while (pending.load(std::memory_order_acquire) > most &&
+         std::chrono::steady_clock::now() - begin < patience) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
@@ -81,15 +93,15 @@ void let_the_device_catch_up() {
 }  // namespace
 
 Work* Work::take() {
-  static thread_local Work* stock = nullptr;
-  if (stock == nullptr) {
-    stock = returned.exchange(nullptr, std::memory_order_acquire);
+  static thread_local Stock stock;
+  if (stock.first == nullptr) {
+    stock.first = returned.exchange(nullptr, std::memory_order_acquire);
   }
-  if (stock == nullptr) {
+  if (stock.first == nullptr) {
     return new Work;
   }
-  Work* work = stock;
-  stock = work->next_;
+  Work* work = stock.first;
+  stock.first = work->next_;
   work->stack_.clear();
   work->offers_.clear();
   work->held_.clear();
@@ -102,6 +114,17 @@ void Work::recycle(Work* work) {
   do {
     work->next_ = head;
   } while (!returned.compare_exchange_weak(head, work, std::memory_order_release, std::memory_order_relaxed));
+}
+
+void Work::finish_all() {
+  const WaitScope waiting;
+  wait_until_pending(0, std::chrono::seconds(10));
+}
+
+void Work::put_back(Work* first) {
+  while (first != nullptr) {
+    recycle(std::exchange(first, first->next_));
+  }
 }
 
 orKernel Work::kernel_named(const char* name) {
@@ -156,7 +179,7 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
     return;
   }
   if (C10_UNLIKELY(pending.fetch_add(1, std::memory_order_relaxed) >= kFarAhead)) {
-    let_the_device_catch_up();
+    wait_until_pending(kCaughtUp, kPatience);
   }
 }
 
@@ -187,7 +210,7 @@ std::string Work::circumstances() const {
 void Work::release(void* args) {
   Work* work = *static_cast<Work**>(args);
   if (C10_LIKELY(!work->captured_)) {
-    pending.fetch_sub(1, std::memory_order_relaxed);
+    pending.fetch_sub(1, std::memory_order_release);
   } else {
     work->random_ = {};
   }

@@ -32,6 +32,11 @@ class Work {
   /// A work object for this thread to fill. Give it to submit, or back with recycle.
   static Work* take();
   static void recycle(Work* work);
+  /// Waits until everything that was launched is done; not for ever, since a stream may be waiting for the
+  /// caller.
+  static void finish_all();
+  /// All of a list.
+  static void put_back(Work* first);
 
   /// How the runtime calls work: a kernel whose argument block is a Work*.
   static orKernel kernel_named(const char* name);

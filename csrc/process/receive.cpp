@@ -3,13 +3,14 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "graph/capture.h"
 #include "memory/device_allocator.h"
 #include "storage/device_storage.h"
 #include "stream/stream.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -21,7 +22,6 @@ struct Received {
   void* ptr;
   c10::DeviceIndex device;
   std::vector<c10::Stream> streams;  // under the lock of all_received
-  std::atomic<size_t> behind{0};     // streams that have not come to the end yet
 };
 
 struct AllReceived {
@@ -40,32 +40,30 @@ void add(std::vector<c10::Stream>& streams, c10::Stream stream) {
   }
 }
 
-// Runs in the order of each stream; the last of them closes.
-void one_stream_is_there(void* user) {
-  auto* received = static_cast<Received*>(user);
-  if (received->behind.fetch_sub(1) > 1) {
-    return;
+// Behind the work of all streams that have used it. What is captured is not in the order of a stream: as all
+// memory from outside of a graph it has to be kept while the graph is used.
+void close_behind(const Received& received) {
+  std::vector<c10::Stream> streams = received.streams;
+  add(streams, current_stream(received.device));
+  if (capture_underway()) {
+    std::erase_if(streams, stream_is_capturing);
   }
-  (void)!orIpcCloseMemHandleAsync(received->ptr, stream_handle(default_stream(received->device)));
-  delete received;
+  const c10::Stream last = streams.empty() ? default_stream(received.device) : streams.back();
+  for (const c10::Stream stream : streams) {
+    void* event = nullptr;
+    if (stream != last &&
+        try_record_event(&event, stream)) {  // one that was destroyed has nothing to wait for
+      block_on_event(event, last);
+      destroy_event(event);
+    }
+  }
+  OR_CHECK(orIpcCloseMemHandleAsync(received.ptr, stream_handle(last)));
 }
 
 void let_go(void* context) {
-  auto* received = static_cast<Received*>(context);
+  const std::unique_ptr<Received> received(static_cast<Received*>(context));
   try {
-    add(received->streams, current_stream(received->device));
-    if (received->streams.size() == 1) {
-      (void)!orIpcCloseMemHandleAsync(received->ptr, stream_handle(received->streams.front()));
-      delete received;
-      return;
-    }
-    const std::vector<c10::Stream> streams = std::move(received->streams);
-    received->behind = streams.size();
-    for (const c10::Stream stream : streams) {
-      if (orLaunchHostFunc(stream_handle(stream), &one_stream_is_there, received) != orSuccess) {
-        one_stream_is_there(received);  // a stream that is gone has nothing to wait for
-      }
-    }
+    close_behind(*received);
   } catch (const std::exception&) {
     // Not in a deleter. The hold ends with the process.
   }

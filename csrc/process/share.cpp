@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/device_allocator.h"
+#include "memory/kernel_view.h"
 #include "process/receive.h"
 #include "storage/device_storage.h"
 #include "stream/stream.h"
@@ -55,7 +56,10 @@ bool retire(SharedBlock& block) {
   return block.sent.empty();
 }
 
-void collect_locked(Shared& shared) {
+// Forgets the blocks that nobody else has any more, and returns those that only we have kept. They are freed
+// without the lock, since to free may be to wait for Python's or the device's.
+std::vector<Block*> collect_locked(Shared& shared) {
+  std::vector<Block*> unused;
   for (auto item = shared.blocks.begin(); item != shared.blocks.end();) {
     auto& [block, state] = *item;
     if (!retire(state)) {
@@ -64,10 +68,11 @@ void collect_locked(Shared& shared) {
     }
     block->shared = false;
     if (state.owners == 0) {
-      free_block(block);
+      unused.push_back(block);
     }
     item = shared.blocks.erase(item);
   }
+  return unused;
 }
 
 // An event behind what the stream has been given; nothing if that is done.
@@ -90,7 +95,7 @@ SharedStorage share_storage(const c10::Storage& storage) {
   SharedStorage result;
   result.device = impl->device().index();
   result.bytes = impl->nbytes();
-  impl->mutable_data_ptr();  // one that is lazily copied gets memory of its own
+  make_own(impl);
   if (result.bytes == 0) {
     return result;
   }
@@ -109,13 +114,12 @@ SharedStorage share_storage(const c10::Storage& storage) {
       // A queue pickles on a thread of its own, whose current stream is not the program's.
       add_event(result, sent, c10::Stream(c10::Stream::UNSAFE, impl->device(), block->stream));
     }
+    collect_shared();
     Shared& shared = all_shared();
     const std::lock_guard<std::mutex> lock(shared.mutex);
-    collect_locked(shared);
+    OR_CHECK(orIpcGetMemHandle(&sent.name, block->ptr, result.bytes));
     auto [entry, added] =
         shared.blocks.try_emplace(block, SharedBlock{{}, storage.getWeakStorageImpl(), result.bytes});
-    entry->second.sent.reserve(entry->second.sent.size() + 1);
-    OR_CHECK(orIpcGetMemHandle(&sent.name, block->ptr, result.bytes));
     block->shared = true;
     result.memory = bytes_of(sent.name);
     entry->second.sent.push_back(std::move(sent));
@@ -131,8 +135,12 @@ c10::Storage find_own(const SharedStorage& wanted) {
   const std::lock_guard<std::mutex> lock(shared.mutex);
   for (auto& [block, state] : shared.blocks) {
     const auto is_wanted = [&](const Sent& sent) { return bytes_of(sent.name) == wanted.memory; };
-    if (std::ranges::none_of(state.sent, is_wanted)) {
+    const auto found = std::ranges::find_if(state.sent, is_wanted);
+    if (found == state.sent.end()) {
       continue;
+    }
+    for (void* event : found->events) {
+      block_on_event(event, current_stream(block->device));
     }
     if (auto alive = state.storage.lock(); alive && alive->data_ptr().get() == block->ptr) {
       return c10::Storage(std::move(alive));
@@ -148,8 +156,12 @@ c10::Storage find_own(const SharedStorage& wanted) {
 
 void collect_shared() {
   Shared& shared = all_shared();
-  const std::lock_guard<std::mutex> lock(shared.mutex);
-  collect_locked(shared);
+  std::vector<Block*> unused;
+  {
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    unused = collect_locked(shared);
+  }
+  std::ranges::for_each(unused, free_block);
 }
 
 bool keep_while_shared(Block* block) {

@@ -66,7 +66,13 @@ class Session final : public libkineto::IActivityProfilerSession {
   explicit Session(std::set<ActivityType> types) : types_(std::move(types)) {}
 
   // A session that is dropped before its end, by an exception, must not go on subscribing.
-  ~Session() override { stop(); }
+  ~Session() override {
+    try {
+      stop();
+    } catch (const std::exception&) {
+      // A forked child cannot, and need not.
+    }
+  }
 
   void start() override {
     recording_ = start_recording() == orSuccess;

@@ -7,7 +7,7 @@
 // cell that the launches read. The cell is written in stream order, before the graph runs. So every replay
 // gives new numbers, and a seed repeats them. Any generator that is used in a capture takes part.
 //
-// Thread safety: begin, end and reserve_captured from any thread. place is called by one replay at a time.
+// Thread safety: begin and end from any thread. place is called by one replay at a time.
 #pragma once
 
 #include "random/generator.h"

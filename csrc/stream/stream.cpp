@@ -1,6 +1,7 @@
 #include "stream/stream.h"
 
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -123,6 +124,7 @@ bool query_stream(c10::Stream stream) {
 }
 
 void synchronize_stream(c10::Stream stream) {
+  const WaitScope waiting;
   OR_CHECK(orStreamSynchronize(stream_handle(stream)));
 }
 

@@ -428,3 +428,14 @@ TEST(Ipc, AnEventThatIsDestroyedCannotBeOpened) {
   ASSERT_OK(orStreamSynchronize(stream));
   EXPECT_OK(orEventDestroy(another));
 }
+
+TEST(Ipc, AnEventOfSeveralProcessesIsNotForACapture) {
+  Stream stream;
+  const orEvent_t event = interprocess_event();
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  EXPECT_FAILS(orErrorCapture, orEventRecord(event, stream), "recording an event that other processes see");
+  orGraph_t graph = nullptr;
+  EXPECT_NE(orStreamEndCapture(stream, &graph), orSuccess);
+  EXPECT_OK(orEventRecord(event, stream));
+  EXPECT_OK(orEventDestroy(event));
+}

@@ -1,9 +1,21 @@
 // The parts of torch_openreg._C, one function for each file here.
 #pragma once
 
+#include "device/device.h"
+
+#include <c10/core/Stream.h>
 #include <pybind11/pybind11.h>
 
 namespace py = pybind11;
+
+/// The index as torch's type, which is narrower. Throws AcceleratorError if no device has it.
+inline c10::DeviceIndex checked(int device) {
+  return openreg::checked_index(device);
+}
+
+inline c10::Stream stream_of(int64_t id, int device) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, checked(device)), id);
+}
 
 void bind_graph(py::module_& m);
 void bind_memory(py::module_& m);

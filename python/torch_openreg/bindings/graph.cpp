@@ -9,16 +9,7 @@
 
 #include <torch/csrc/Exceptions.h>
 
-namespace {
-
 using torch::wrap_pybind_function_no_gil;
-
-c10::DeviceIndex checked(int device) {
-  openreg::device_properties(static_cast<c10::DeviceIndex>(device));
-  return static_cast<c10::DeviceIndex>(device);
-}
-
-}  // namespace
 
 void bind_graph(py::module_& m) {
   m.def("graph_pool_handle", [] { return openreg::graph_pool_handle(); });
@@ -34,11 +25,9 @@ void bind_graph(py::module_& m) {
           return openreg::pool_users(checked(device), pool);
         }));
   m.def("begin_thread_route", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          openreg::begin_thread_route(checked(device), pool);
+          return openreg::begin_thread_route(checked(device), pool);
         }));
-  m.def("end_route", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          openreg::end_route(checked(device), pool);
-        }));
+  m.def("end_route", wrap_pybind_function_no_gil([](openreg::RouteId route) { openreg::end_route(route); }));
   m.def("empty_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
           openreg::empty_pool(checked(device), pool);
         }));

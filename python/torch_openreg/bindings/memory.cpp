@@ -18,9 +18,10 @@ using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using torch::wrap_pybind_function_no_gil;
 
-c10::DeviceIndex checked(int device) {
-  openreg::device_properties(static_cast<c10::DeviceIndex>(device));
-  return static_cast<c10::DeviceIndex>(device);
+template <typename Function>
+auto without_gil(Function function) {
+  const py::gil_scoped_release no_gil;
+  return function();
 }
 
 py::dict to_dict(const Stat& stat) {
@@ -52,7 +53,7 @@ py::dict to_dict(const c10::CachingAllocator::DurationStat& stat) {
 
 py::dict memory_stats(int device) {
   HANDLE_TH_ERRORS
-  const auto stats = openreg::pool_of(checked(device)).stats();
+  const auto stats = without_gil([&] { return openreg::pool_of(checked(device)).stats(); });
   py::dict dict;
   dict["num_alloc_retries"] = stats.num_alloc_retries;
   dict["num_ooms"] = stats.num_ooms;
@@ -83,7 +84,7 @@ py::dict memory_stats(int device) {
 
 py::dict host_memory_stats() {
   HANDLE_TH_ERRORS
-  const at::HostStats stats = openreg::host_allocator().get_stats();
+  const at::HostStats stats = without_gil([] { return openreg::host_allocator().get_stats(); });
   py::dict dict;
   dict["num_host_alloc"] = stats.num_host_alloc;
   dict["num_host_free"] = stats.num_host_free;
@@ -124,8 +125,10 @@ void set_allocator_settings(const std::string& text) {
 
 py::dict allocator_settings() {
   HANDLE_TH_ERRORS
-  std::lock_guard<std::mutex> lock(common().mutex);
-  const openreg::Settings& settings = common().settings;
+  const openreg::Settings settings = without_gil([] {
+    std::lock_guard<std::mutex> lock(common().mutex);
+    return common().settings;
+  });
   py::dict divisions;
   for (size_t i = 0; i < settings.roundup_power2_divisions.size(); ++i) {
     divisions[py::str(std::to_string(size_t{1} << i))] = settings.roundup_power2_divisions[i];
@@ -143,6 +146,9 @@ py::dict allocator_settings() {
 }
 
 void set_caching(bool caching) {
+  if (!caching) {
+    c10::getDeviceAllocator(openreg::kDevice)->emptyCache();  // first, since a capture forbids it
+  }
   std::lock_guard<std::mutex> lock(common().mutex);
   common().caching = caching;
   for_each_pool([&](openreg::Pool& pool) { pool.set_caching(caching); });
@@ -151,10 +157,6 @@ void set_caching(bool caching) {
 bool is_caching() {
   std::lock_guard<std::mutex> lock(common().mutex);
   return common().caching;
-}
-
-c10::Stream stream_of(int64_t id, int device) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, checked(device)), id);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/ and waits without
-// the GIL.
+// torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/, which locks and
+// waits without the GIL.
 #include "autograd/settle.h"
 #include "bindings.h"
 #include "common/check.h"
+#include "common/wait.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "operators/engine.h"
@@ -18,24 +19,14 @@
 
 namespace {
 
-using openreg::kDevice;
 using torch::wrap_pybind_function_no_gil;
 
-c10::Stream stream_of(int64_t id, int device) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)), id);
-}
-
-c10::DeviceIndex checked(int device) {
-  openreg::device_properties(static_cast<c10::DeviceIndex>(device));
-  return static_cast<c10::DeviceIndex>(device);
-}
-
 int exchange_device(int device) {
-  return openreg::exchange_device(static_cast<c10::DeviceIndex>(device));
+  return openreg::exchange_device(checked(device));
 }
 
 int maybe_exchange_device(int device) {
-  return openreg::maybe_exchange_device(static_cast<c10::DeviceIndex>(device));
+  return device < 0 ? openreg::current_device() : exchange_device(device);
 }
 
 void bind_devices(py::module_& m) {
@@ -45,7 +36,7 @@ void bind_devices(py::module_& m) {
           openreg::settle_autograd();
           openreg::finish_all_devices();
         }));
-  m.def("init", wrap_pybind_function_no_gil([] { openreg::device_count_ensure_non_zero(); }));
+  m.def("init", wrap_pybind_function_no_gil([] { openreg::ensure_a_device(); }));
   m.def("current_device",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
   m.def("set_device", wrap_pybind_function_no_gil([](int device) { openreg::set_device(checked(device)); }));
@@ -55,9 +46,8 @@ void bind_devices(py::module_& m) {
         wrap_pybind_function_no_gil([](int device) { openreg::synchronize_device(checked(device)); }));
   m.def("is_open",
         wrap_pybind_function_no_gil([](int device) { return openreg::device_is_open(checked(device)); }));
-  m.def("device_properties", wrap_pybind_function_no_gil([](int device) {
-          return openreg::device_properties(static_cast<c10::DeviceIndex>(device));
-        }));
+  m.def("device_properties",
+        wrap_pybind_function_no_gil([](int device) { return openreg::device_properties(checked(device)); }));
   py::class_<orDeviceProperties>(m, "DeviceProperties", "What a device is. Sizes in bytes.")
       .def_property_readonly("name", [](const orDeviceProperties& p) { return std::string(p.name); })
       .def_readonly("total_memory", &orDeviceProperties::total_memory)
@@ -125,6 +115,15 @@ std::string python_line_or_nothing() {
   }
 }
 
+// For csrc/common/wait.h.
+void* let_go_of_gil() {
+  return Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+}
+
+void take_gil(void* state) {
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
 void bind_random(py::module_& m) {
   m.def("default_generator", [](int device) {
     HANDLE_TH_ERRORS
@@ -143,6 +142,7 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
+  openreg::set_interpreter_lock({&let_go_of_gil, &take_gil});
   bind_graph(m);
   bind_memory(m);
   bind_monitor(m);

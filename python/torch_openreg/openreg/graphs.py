@@ -131,11 +131,11 @@ class MemPool:
 def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
     """Allocations of this thread come from ``pool`` in a ``with`` block."""
     index = index_of(device)
-    _C.begin_thread_route(index, pool.id)
+    route = _C.begin_thread_route(index, pool.id)
     try:
         yield
     finally:
-        _C.end_route(index, pool.id)
+        _C.end_route(route)
         _C.release_pool(index, pool.id)
 
 

@@ -182,6 +182,7 @@ orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_
 }
 
 orError_t Capture::record(Stream& stream, Event& event) {
+  if (event.shared()) return refuse("recording an event that other processes see");
   std::vector<uint32_t> tails;
   {
     std::lock_guard lock(mutex_);

@@ -56,7 +56,6 @@ class Capture : public Counted<Capture> {
   [[nodiscard]] orError_t wait(Stream& stream, const CapturePoint& point);
 
   // ---- What it must not be asked.
-  /// `format` has a %s for `what`.
   [[nodiscard]] orError_t refuse(const char* what);
   /// Refuses if a capture is in the way of waiting for the device.
   [[nodiscard]] static orError_t check_wait(int device);

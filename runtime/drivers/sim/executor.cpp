@@ -60,7 +60,7 @@ void Executor::start_thread() {
   ++looking_;
   try {
     std::thread([this] { work(); }).detach();
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // The work stays queued for the threads that there are, or for the host that waits for it.
     --threads_;
     --looking_;

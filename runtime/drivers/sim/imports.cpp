@@ -65,13 +65,14 @@ void unmap(Mapping& mapping) {
 
 // Unmaps what nothing uses any more. The streams that were waited for are let go of by the caller, without
 // the lock.
-void reap(std::list<Mapping>& gone) {
+void reap(std::vector<Unfinished>& done) {
   Imports& all = imports();
   for (auto mapping = all.mappings.begin(); mapping != all.mappings.end();) {
     const auto next = std::next(mapping);
     if (mapping->pieces == 0 && all_finished(mapping->busy)) {
       unmap(*mapping);
-      gone.splice(gone.end(), all.mappings, mapping);
+      std::move(mapping->busy.begin(), mapping->busy.end(), std::back_inserter(done));
+      all.mappings.erase(mapping);
     }
     mapping = next;
   }
@@ -128,7 +129,7 @@ orError_t check(const WireHandle& handle, const MemoryEntry& entry) {
 }  // namespace
 
 orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
-  std::list<Mapping> gone;
+  std::vector<Unfinished> done;  // let go of without the lock
   std::lock_guard lock(ipc_mutex());
   if (handle.kind != WireHandle::kMemory) {
     return fail(orErrorInvalidHandle, "these bytes are not the handle of memory");
@@ -137,7 +138,7 @@ orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
     if (const orError_t error = own->receive_memory(handle)) return error;
     return fail(orErrorNotPermitted, "this process shared the memory itself; use its own pointer");
   }
-  reap(gone);
+  reap(done);
   std::shared_ptr<Peer> peer;
   if (const orError_t error = Peer::find(handle, "memory", peer)) return error;
   if (const orError_t error = peer->hold(handle, "memory")) return error;
@@ -162,7 +163,7 @@ orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
 
 orError_t close_import(void* pointer, bool& last) {
   std::vector<Unfinished> busy = unfinished_work();
-  std::list<Mapping> gone;
+  std::vector<Unfinished> done;  // let go of without the lock
   std::lock_guard lock(ipc_mutex());
   Imports& all = imports();
   const auto found = all.pieces.find(pointer);
@@ -175,7 +176,7 @@ orError_t close_import(void* pointer, bool& last) {
   piece.mapping->peer->release(piece.lock);
   last = --piece.mapping->pieces == 0;
   if (last) piece.mapping->busy = std::move(busy);
-  reap(gone);
+  reap(done);
   return orSuccess;
 }
 

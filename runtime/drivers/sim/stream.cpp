@@ -322,8 +322,11 @@ orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* obse
     attempt < kWaitSpins ? pause() : std::this_thread::yield();
   }
   if (poisoned()) [[unlikely]] {
-    end_inline(ticket);
-    return take_failure(0);
+    if (const orError_t error = take_failure(0)) {
+      end_inline(ticket);
+      return error;
+    }
+    // Another thread has taken the failure meanwhile, and been told.
   }
   orError_t result;
   {

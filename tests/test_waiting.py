@@ -1,0 +1,95 @@
+"""Whoever waits for the device has let go of Python's lock: a kernel may need it.
+
+A lock that is held shows as a program that never ends, so each wait is a program of its own.
+"""
+
+import pytest
+from interpreter import execute
+
+KERNEL = """
+import gc, io, threading, time, torch
+
+@torch.library.custom_op("tests::slow", mutates_args=(), device_types="cpu")
+def slow(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.05)
+    return x * 2
+
+@slow.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+x = torch.ones(1000, device="openreg")
+host, pinned = torch.zeros(1000), torch.zeros(1000).pin_memory()
+slow(x).sum().item()  # what the first call imports
+"""
+
+WAITS = {
+    "item": "assert slow(x).sum().item() == 2000",
+    "copy": "assert host.copy_(slow(x)).sum() == 2000",
+    "copy of a storage": "assert slow(x).untyped_storage().cpu().nbytes() == 4000",
+    "save": "torch.save(slow(x), io.BytesIO())",
+    "synchronize": "slow(x); torch.accelerator.synchronize()",
+    "stream": "slow(x); torch.accelerator.current_stream().synchronize()",
+    "event": "slow(x); torch.accelerator.current_stream().record_event().synchronize()",
+    "empty_cache": "a = torch.ones(1 << 20, device='openreg'); del a; y = slow(x); torch.accelerator.empty_cache()",
+    "empty_host_cache": "del pinned; y = slow(x); torch.accelerator.empty_host_cache()",
+    "free without a cache": "torch.openreg.caching_allocator_enable(False); y = slow(x); del y; torch.ones(3, device='openreg')",
+    "out of memory": "y = slow(x); b = [torch.empty(5 << 30, dtype=torch.uint8, device='openreg')]; b.clear(); "
+    "b.append(torch.empty(6 << 30, dtype=torch.uint8, device='openreg'))",
+    "settings": "y = slow(x); torch.openreg.caching_allocator_enable(False); torch.openreg.memory._snapshot()",
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_kernel_in_python_and_a_host_that_waits(name):
+    execute(f"{KERNEL}\n{WAITS[name]}\ntorch.accelerator.synchronize()")
+
+
+def test_kernels_that_record_stacks_and_a_host_that_empties_the_cache():
+    program = """
+        import threading, torch
+        torch.openreg.memory._record_memory_history()
+        stop = threading.Event()
+
+        def work():
+            a = torch.ones(1000, device="openreg")
+            with torch.openreg.stream(torch.openreg.Stream()):
+                while not stop.is_set():
+                    a.nonzero()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(50):
+            torch.empty(64 << 20, dtype=torch.uint8, device="openreg")
+            torch.accelerator.empty_cache()
+        stop.set()
+        thread.join()
+    """
+    execute(program)
+
+
+def test_a_thread_that_only_waits_keeps_its_number_of_threads():
+    program = """
+        import threading, torch
+        torch.set_num_threads(2)
+        ready, go, found = threading.Event(), threading.Event(), []
+
+        def wait():
+            torch.set_num_threads(1)
+            ready.set()
+            go.wait()
+            torch.accelerator.synchronize()
+            found.append(torch.get_num_threads())
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        ready.wait()
+        a = torch.randn(300, 300, device="openreg")
+        for _ in range(50):
+            a @ a
+        go.set()
+        thread.join()
+        assert found == [1], found
+    """
+    for _ in range(3):
+        execute(program)
