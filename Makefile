@@ -54,8 +54,7 @@ test-runtime: build/runtime/build.ninja
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime --output-on-failure
 
 test-python: build
-	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --ignore tests/wheel --ignore tests/test_process.py
-	$(BIN)/python -m pytest -q -m 'not timing' tests/test_process.py
+	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --ignore tests/wheel
 	$(BIN)/python -m pytest -q -m timing --ignore tests/wheel
 
 # Every sample of every dtype in every schedule; half an hour and more.
