@@ -7,13 +7,6 @@
 
 using namespace openreg;
 
-namespace {
-
-// A size beyond this is a struct whose size was never set rather than one from the future.
-constexpr uint32_t kLargestStruct = 4096;
-
-}  // namespace
-
 extern "C" {
 
 orError_t orGetDeviceCount(int* count) {
@@ -45,11 +38,8 @@ orError_t orGetDeviceProperties(orDeviceProperties* properties, int device) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(runtime.check_device(device));
     const uint32_t size = properties->struct_size;
-    if (size < sizeof(orDeviceProperties) || size > kLargestStruct) {
-      return fail(orErrorInvalidValue,
-                  "orGetDeviceProperties: struct_size is %u; set it to sizeof(orDeviceProperties), %zu", size,
-                  sizeof(orDeviceProperties));
-    }
+    OR_RETURN_IF_ERROR(
+        check_struct_size("orGetDeviceProperties", "orDeviceProperties", size, sizeof(orDeviceProperties)));
     std::memcpy(properties, &runtime.device(device).properties, sizeof(orDeviceProperties));
     properties->struct_size = size;
     return orSuccess;

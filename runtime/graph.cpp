@@ -10,8 +10,6 @@ using namespace openreg;
 
 namespace {
 
-constexpr uint32_t kLargestStruct = 4096;
-
 orError_t check_graphs(const Runtime& runtime) {
   if (runtime.driver().stream_begin_capture) return orSuccess;
   return fail(orErrorNotSupported, "the driver '%s' has no graphs", runtime.driver().name);
@@ -151,11 +149,8 @@ orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count) {
 orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node) {
   if (!node) return fail(orErrorInvalidValue, "orGraphGetNode: node is NULL");
   return with_runtime([&](Runtime& runtime) -> orError_t {
-    if (node->struct_size < sizeof(orGraphNode) || node->struct_size > kLargestStruct) {
-      return fail(orErrorInvalidValue,
-                  "orGraphGetNode: struct_size is %u; set it to sizeof(orGraphNode), %zu", node->struct_size,
-                  sizeof(orGraphNode));
-    }
+    OR_RETURN_IF_ERROR(
+        check_struct_size("orGraphGetNode", "orGraphNode", node->struct_size, sizeof(orGraphNode)));
     GraphPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_graph(graph, pin));
     if (index >= pin->nodes) {

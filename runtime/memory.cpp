@@ -9,8 +9,6 @@ using namespace openreg;
 
 namespace {
 
-constexpr uint32_t kLargestStruct = 4096;
-
 const char* kind_words(const PointerInfo& info) {
   if (info.freed) return "device memory that was freed, or never handed out";
   if (!info.known) return "not memory of this runtime";
@@ -210,11 +208,8 @@ orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* pt
   if (!attributes) return fail(orErrorInvalidValue, "orPointerGetAttributes: attributes is NULL");
   return with_runtime([&](Runtime& runtime) -> orError_t {
     const uint32_t size = attributes->struct_size;
-    if (size < sizeof(orPointerAttributes) || size > kLargestStruct) {
-      return fail(orErrorInvalidValue,
-                  "orPointerGetAttributes: struct_size is %u; set it to sizeof(orPointerAttributes), %zu",
-                  size, sizeof(orPointerAttributes));
-    }
+    OR_RETURN_IF_ERROR(check_struct_size("orPointerGetAttributes", "orPointerAttributes", size,
+                                         sizeof(orPointerAttributes)));
     orPointerAttributes answer = {size, orMemoryTypeUnregistered, -1, nullptr, 0, nullptr};
     const PointerInfo info = runtime.allocations.find(ptr);
     if (info.known) {

@@ -234,6 +234,14 @@ bool Runtime::is_open(int index) {
   return devices_[index].default_stream.load(std::memory_order_acquire) != 0;
 }
 
+orError_t check_struct_size(const char* function, const char* type, uint32_t given, size_t known) {
+  // Beyond this it is a struct whose size was never set, rather than one from the future.
+  constexpr uint32_t kLargest = 4096;
+  if (given >= known && given <= kLargest) return orSuccess;
+  return fail(orErrorInvalidValue, "%s: struct_size is %u; set it to sizeof(%s), %zu", function, given, type,
+              known);
+}
+
 orError_t Runtime::drain(int index) {
   auto* wait = driver_.device_drain ? driver_.device_drain : driver_.device_synchronize;
   return from_driver(wait(index));

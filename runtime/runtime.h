@@ -167,6 +167,10 @@ inline orGraph_t as_graph(uint64_t handle) {
   return reinterpret_cast<orGraph_t>(handle);
 }
 
+/// Callers set struct_size to the sizeof that they were compiled with, which may be a later and longer one.
+[[nodiscard]] orError_t check_struct_size(const char* function, const char* type, uint32_t given,
+                                          size_t known);
+
 /// The body of an extern "C" function that uses the runtime.
 template <typename Body>
 [[nodiscard]] orError_t with_runtime(Body&& body) noexcept {

@@ -11,6 +11,7 @@ import soak_process
 import torch
 import torch.multiprocessing as mp
 from held import held
+from interpreter import environment
 
 import torch_openreg._C
 from torch_openreg.openreg import process
@@ -39,7 +40,8 @@ ENDS = {
 
 
 def run(program: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
 
 
 @pytest.mark.parametrize("how", ENDS)

@@ -86,6 +86,15 @@ TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
           kEngineLabel));
 }
 
+// Indices and values; for compressed layouts compressed indices, plain indices and values.
+c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse) {
+  if (is_coo(sparse)) {
+    return {coo(sparse)->indices(), coo(sparse)->values()};
+  }
+  const at::SparseCsrTensorImpl* impl = compressed(sparse);
+  return {impl->compressed_indices(), impl->plain_indices(), impl->values()};
+}
+
 }  // namespace
 
 void register_sparse_engine() {
@@ -94,14 +103,6 @@ void register_sparse_engine() {
                                                                DispatchKey::SparseCPU);
   take_operators<&run_sparse_operator<DispatchKey::SparseCsrCPU>>(DispatchKey::SparseCsrPrivateUse1,
                                                                   DispatchKey::SparseCsrCPU);
-}
-
-c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse) {
-  if (is_coo(sparse)) {
-    return {coo(sparse)->indices(), coo(sparse)->values()};
-  }
-  const at::SparseCsrTensorImpl* impl = compressed(sparse);
-  return {impl->compressed_indices(), impl->plain_indices(), impl->values()};
 }
 
 at::Tensor rebuild_sparse(const at::Tensor& sparse,

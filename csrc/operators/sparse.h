@@ -23,9 +23,6 @@ inline bool is_sparse_layout(const at::Tensor& tensor) {
 /// library is loaded.
 void register_sparse_engine();
 
-/// Indices and values; for compressed layouts compressed indices, plain indices and values.
-c10::SmallVector<at::Tensor, 3> parts_of(const at::Tensor& sparse);
-
 /// A tensor of the same layout and size over parts that `replace` makes of its parts, on their device.
 at::Tensor rebuild_sparse(const at::Tensor& sparse,
                           const std::function<at::Tensor(const at::Tensor&)>& replace);

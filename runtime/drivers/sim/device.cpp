@@ -18,7 +18,7 @@ std::vector<Ref<Stream>> Device::streams() {
   return alive;
 }
 
-orError_t Device::wait(int) {
+orError_t Device::wait() {
   std::vector<std::pair<Ref<Stream>, uint64_t>> targets;
   for (Ref<Stream>& stream : streams()) {
     const uint64_t ticket = stream->submitted();

@@ -16,7 +16,7 @@ namespace openreg::sim {
 class Device {
  public:
   /// Waits for everything submitted so far, also to streams whose handle is gone.
-  [[nodiscard]] orError_t wait(int index);
+  [[nodiscard]] orError_t wait();
   /// As wait, but for a kernel that calls: fails if there is anything to wait for but itself.
   [[nodiscard]] orError_t check_idle_but_caller(int index);
   /// Reports and clears one failure, if there is one.

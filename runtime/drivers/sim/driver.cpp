@@ -84,7 +84,7 @@ orError_t device_synchronize(int device) {
       return fail(orErrorNotPermitted, "a kernel cannot wait for device %d, on which it runs", device);
     }
     if (const orError_t error = Capture::check_wait(device)) return error;
-    if (const orError_t error = device_at(device).wait(device)) return error;
+    if (const orError_t error = device_at(device).wait()) return error;
     return device_at(device).take_failure();
   });
 }
@@ -93,7 +93,7 @@ orError_t device_drain(int device) {
   return guarded([&]() -> orError_t {
     if (const orError_t error = Capture::check_free(device, "freeing memory")) return error;
     return Stream::inside_kernel() ? device_at(device).check_idle_but_caller(device)
-                                   : device_at(device).wait(device);
+                                   : device_at(device).wait();
   });
 }
 
