@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -44,7 +44,7 @@ build: $(VENV)/.ready
 demo: build
 	$(BIN)/python examples/demo.py
 
-test: build test-runtime test-python test-wheel lint
+test: build test-runtime test-python test-wheel test-stress lint
 
 build/runtime/build.ninja: $(VENV)/.ready CMakeLists.txt runtime/CMakeLists.txt
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON
@@ -97,6 +97,7 @@ asan tsan: $(VENV)/.ready
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
 
+ALLOCATIONS ?= 10000000
 # The pool of csrc/memory from eight threads, on one stream and on eight. torch's own libraries are not built with
 # the sanitizer, and the sanitizer is told so.
 stress stress-tsan: $(VENV)/.ready
@@ -104,7 +105,11 @@ stress stress-tsan: $(VENV)/.ready
 	  -DOPENREG_STRESS=ON -DOPENREG_SANITIZE=$(if $(filter stress-tsan,$@),thread)
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
 	for streams in 1 8; do TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" \
-	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,10000000) 8 $$streams || exit 1; done
+	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,$(ALLOCATIONS)) 8 $$streams || exit 1; done
+
+# The short form of stress.
+test-stress:
+	$(MAKE) stress ALLOCATIONS=500000
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check -q $(RUFF_PATHS)
