@@ -1,6 +1,7 @@
 """Shared by all tests: which device is under test, and a clean thread to test on."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -42,3 +43,10 @@ def one_thread():
 @pytest.fixture
 def device() -> str:
     return DEVICE
+
+
+@pytest.fixture(params=["async", "blocking", "adversarial"])
+def each_schedule(request) -> Iterator[str]:
+    with torch.openreg.schedule(request.param, seed=11):
+        yield request.param
+        torch.openreg.synchronize()

@@ -15,6 +15,15 @@ from pathlib import Path
 
 TIMEOUT = 120
 
+# The device is there, under all of its names, and computes.
+WORKS = """
+import sys, torch, torch_openreg
+assert torch.openreg is torch_openreg.openreg is sys.modules["torch.openreg"] is torch_openreg._autoload()
+assert torch.openreg.is_available() and torch.openreg.device_count() > 0
+assert torch.accelerator.current_accelerator().type == "openreg"
+assert (torch.ones(2, device="openreg") + 1).tolist() == [2, 2]
+"""
+
 
 def environment(path: list[Path] | None = None, **variables: str) -> dict[str, str]:
     """This process's environment with `path` first on PYTHONPATH."""
@@ -46,6 +55,11 @@ def python(
 def execute(source: str, *arguments: str, **options: object) -> str:
     """Runs the source, whose assertions are the test, and returns what it printed, stripped."""
     return python("-c", textwrap.dedent(source), *arguments, **options).stdout.strip()
+
+
+def doctor(code: int, *arguments: str, **options: object) -> str:
+    """What the doctor prints."""
+    return python("-m", "torch_openreg", "doctor", *arguments, code=code, **options).stdout
 
 
 @functools.cache

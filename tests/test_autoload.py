@@ -5,27 +5,16 @@ Each test runs in an interpreter of its own. See docs/guide/autoload.md.
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from interpreter import backend, copy_of_installed, execute, python
+from broken import BROKEN, other_torch
+from interpreter import WORKS, backend, copy_of_installed, doctor, execute, python
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "autoload"
 IMPORT_LIMIT = 0.025  # seconds that autoload may add to `import torch`
-
-WORKS = """
-import sys, torch, torch_openreg
-assert torch.openreg is torch_openreg.openreg is sys.modules["torch.openreg"] is torch_openreg._autoload()
-assert torch.openreg.is_available() and torch.openreg.device_count() > 0
-assert torch.accelerator.current_accelerator().type == "openreg"
-assert (torch.ones(2, device="openreg") + 1).tolist() == [2, 2]
-"""
 
 
 # How the device is found
@@ -239,48 +228,6 @@ print(error, "|", repr(error.__cause__), "|", ours[0].message)
 """
 
 
-def _missing(package: Path, pattern: str) -> None:
-    (found,) = package.glob(pattern)
-    found.unlink()
-
-
-def _overwritten(path: Path, content: bytes) -> None:
-    path.unlink()
-    path.write_bytes(content)
-
-
-def _stale(package: Path) -> None:
-    """A runtime from a build that did not have today's functions."""
-    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", package / "lib/libopenreg.so"], check=True)
-
-
-def _other_torch(package: Path) -> None:
-    text = (package / "_build.py").read_text()
-    version = text.split('TORCH_VERSION = "')[1].split('"')[0]
-    (package / "_build.py").write_text(text.replace(version, "2.4.1"))
-
-
-def _cut_short(package: Path) -> None:
-    library = package / "lib/libtorch_openreg.so"
-    _overwritten(library, library.read_bytes()[: library.stat().st_size // 2])
-
-
-# How the package is broken, and what the error and the doctor say of it.
-BROKEN: dict[str, tuple[Callable[[Path], None], list[str]]] = {
-    "no runtime": (lambda p: _missing(p, "lib/libopenreg.so"), ["libopenreg.so", "No such file"]),
-    "no integration": (
-        lambda p: _missing(p, "lib/libtorch_openreg.so"),
-        ["libtorch_openreg.so", "No such file"],
-    ),
-    "no bindings": (lambda p: _missing(p, "_C*.so"), ["_C", "No such file"]),
-    "corrupt": (lambda p: _overwritten(p / "lib/libopenreg.so", b"\0" * 4096), ["invalid ELF header"]),
-    "cut short": (_cut_short, ["libtorch_openreg.so", "cut short"]),
-    "stale": (_stale, ["undefined symbol"]),
-    "other torch": (_other_torch, ["2.4.1", "2.4", "this is torch"]),
-    "broken module": (lambda p: (p / "openreg/__init__.py").write_text("1/0"), ["ZeroDivisionError"]),
-}
-
-
 @pytest.mark.parametrize("state", BROKEN)
 def test_a_broken_installation_leaves_torch_whole(state: str, tmp_path: Path) -> None:
     break_it, words = BROKEN[state]
@@ -318,7 +265,7 @@ def test_a_patch_release_of_torch_fits(tmp_path: Path) -> None:
 
 
 def test_warnings_as_errors_do_not_break_torch(tmp_path: Path) -> None:
-    _other_torch(copy_of_installed(tmp_path))
+    other_torch(copy_of_installed(tmp_path))
     done = python(
         "-W", "error", "-c", "import torch; assert not torch.openreg.is_available()", path=[tmp_path]
     )
@@ -326,7 +273,7 @@ def test_warnings_as_errors_do_not_break_torch(tmp_path: Path) -> None:
 
 
 def test_a_gpu_stays_the_accelerator_when_our_device_is_broken(tmp_path: Path) -> None:
-    _other_torch(copy_of_installed(tmp_path))
+    other_torch(copy_of_installed(tmp_path))
     execute(
         """
         import torch
@@ -384,7 +331,7 @@ def test_privateuse1_taken_by_a_backend_that_torch_loads_first(tmp_path: Path) -
         UNAVAILABLE + "assert torch.openreg is twin and torch.device('other').type == 'other'",
         path=[tmp_path],
     )
-    report = _doctor(1, path=[tmp_path])
+    report = doctor(1, path=[tmp_path])
     assert "held by another backend, 'other'" in report and "other = other:autoload, from other 1.0" in report
 
 
@@ -440,142 +387,6 @@ def test_another_backend_fails(order: str, tmp_path: Path) -> None:
     assert done.stdout.strip() == "False" and done.stderr.count("DeviceUnavailableWarning") == 1
     assert "backend extension: bad" in done.stderr and "no driver" in done.stderr
     execute("import torch_openreg\n" + WORKS, path=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-
-
-# The doctor
-
-
-def _doctor(code: int, *arguments: str, **options: object) -> str:
-    return python("-m", "torch_openreg", "doctor", *arguments, code=code, **options).stdout
-
-
-def test_doctor_of_a_healthy_installation() -> None:
-    text = _doctor(0, OPENREG_NOTE="1", PYTORCH_ALLOC_CONF="", TORCH_DEVICE_BACKEND_AUTOLOAD="true")
-    for words in (
-        "libopenreg.so: loads",
-        "libtorch_openreg.so: loads",
-        "PrivateUse1",
-        "torch_openreg = torch_openreg:_autoload, from torch_openreg",
-        "OPENREG_NOTE=1",
-        "PYTORCH_ALLOC_CONF=",
-        "TORCH_DEVICE_BACKEND_AUTOLOAD=true (off:",
-        "a kernel ran: [1, 1] + 1 = [2.0, 2.0]",
-        "Healthy",
-    ):
-        assert words in text, text
-    report = json.loads(_doctor(0, "--json"))
-    assert report["healthy"] and all(finding["ok"] for finding in report["findings"])
-
-
-@pytest.mark.parametrize("state", BROKEN)
-def test_doctor_of_a_broken_installation(state: str, tmp_path: Path) -> None:
-    break_it, words = BROKEN[state]
-    break_it(copy_of_installed(tmp_path))
-    text = _doctor(1, path=[tmp_path])
-    findings, _, remedies = text.partition("What to do:")
-    assert remedies.strip()
-    words = ["2.4.1"] if state == "other torch" else words
-    assert all(word in findings for word in words), text
-    assert findings.count("held by 'openreg'") == 0
-
-
-def test_doctor_survives_what_kills_a_process(tmp_path: Path) -> None:
-    package = copy_of_installed(tmp_path)
-    (package / "openreg/__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    assert "died of SIGSEGV while importing torch" in _doctor(1, path=[tmp_path])
-
-
-def test_without_torch(tmp_path: Path) -> None:
-    """The package can be imported, says why it is of no use, and its doctor works."""
-    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')")
-    done = python(
-        "-c", "import torch_openreg; print(torch_openreg._autoload().device_count())", path=[tmp_path]
-    )
-    assert done.stdout.strip() == "0" and done.stderr.count("cannot open shared object file") == 1
-    text = _doctor(1, path=[tmp_path])
-    assert "cannot be imported: ImportError: libtorch_cpu.so" in text and "libopenreg.so: loads" in text
-    assert "install torch, or repair it" in text
-
-
-def test_doctor_of_a_copied_folder(tmp_path: Path) -> None:
-    """Without the metadata that pip writes the package works when imported, and torch does not find it."""
-    copied = copy_of_installed(tmp_path)
-    (empty,) = tmp_path.glob("torch_openreg-*")
-    (empty / "entry_points.txt").unlink()
-    assert copied.is_dir()
-    assert "none for torch_openreg" in _doctor(1, path=[tmp_path])
-
-
-# The example packages
-
-
-@pytest.fixture(scope="session")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both packages, built and installed into a folder of their own."""
-    root = tmp_path_factory.mktemp("examples")
-    shutil.copytree(EXAMPLES, root / "source")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    sources = [root / "source" / name for name in ("torch_foo", "torch_bar")]
-    subprocess.run([*pip, "--target", root / "site", *sources], check=True, cwd=root, capture_output=True)
-    return root / "site"
-
-
-@pytest.mark.parametrize(
-    "first", ["import torch", "import torch_foo.torch", "import torch_bar", "import torch_openreg"]
-)
-def test_examples_live_beside_each_other_and_us(first: str, examples: Path) -> None:
-    execute(
-        f"{first}\n{WORKS}"
-        + """
-import os, torch_foo.torch, torch_bar
-assert torch.foo is torch_foo.torch is sys.modules["torch.foo"]
-assert torch.bar is torch_bar is sys.modules["torch.bar"]
-assert torch.foo.is_available() and torch.foo.device_count() == 2
-assert not torch.bar.is_available() and torch.bar.device_count() == 0
-assert "TORCH_DEVICE_BACKEND_AUTOLOAD" not in os.environ
-""",
-        path=[examples],
-        TORCH_FOO_DEVICES="2",
-    )
-
-
-@pytest.mark.parametrize("value", ["0", "1"])
-def test_bar_gives_the_variable_back(value: str, examples: Path) -> None:
-    execute(
-        f"""
-        import torch_bar, torch, os
-        assert os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "{value}"
-        assert torch.bar is torch_bar
-        assert hasattr(torch, "foo") == hasattr(torch, "openreg") == ({value} == 1)
-        """,
-        path=[examples],
-        TORCH_DEVICE_BACKEND_AUTOLOAD=value,
-    )
-
-
-def test_foo_takes_its_flag_back_when_torch_fails(examples: Path, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('broken')")
-    execute(
-        """
-        import torch_foo
-        try:
-            import torch_foo.torch
-        except ImportError:
-            assert not torch_foo.is_loaded
-        else:
-            raise AssertionError
-        """,
-        path=[tmp_path, examples],
-    )
 
 
 # The guide

@@ -17,65 +17,14 @@ from held import held
 from interpreter import execute
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
+from traces import BOTH, Trace, end, row, trace_of
 
 openreg = torch.openreg
-BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
-WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-
-
-@pytest.fixture(params=["async", "blocking", "adversarial"])
-def each_schedule(request):
-    with openreg.schedule(request.param, seed=11):
-        yield request.param
 
 
 @pytest.fixture
 def a():
     return torch.ones(8, 8, device="openreg")
-
-
-class Trace:
-    """A Chrome trace, read back."""
-
-    def __init__(self, profiler, folder):
-        path = folder / f"trace{len(list(folder.iterdir()))}.json"
-        profiler.export_chrome_trace(str(path))
-        self.file = json.loads(path.read_text())
-        self.events = self.file["traceEvents"]
-
-    def of(self, *categories):
-        found = [e for e in self.events if e.get("ph") == "X" and e.get("cat") in categories]
-        return sorted(found, key=lambda e: e["ts"])
-
-    @property
-    def work(self):
-        return self.of(*WORK)
-
-    @property
-    def calls(self):
-        return self.of("privateuse1_runtime")
-
-    def named(self, name):
-        return [e for e in self.events if e.get("ph") == "X" and e["name"] == name]
-
-    def row_names(self, kind):
-        return {
-            (e["pid"], e["tid"]): next(iter(e["args"].values())) for e in self.events if e["name"] == kind
-        }
-
-
-def end(event):
-    return event["ts"] + event["dur"]
-
-
-def row(event):
-    return event["pid"], event["tid"]
-
-
-def trace_of(body, folder, **options):
-    with profile(activities=BOTH, **options) as profiler:
-        body()
-    return Trace(profiler, folder)
 
 
 # ---- A training step, whole
@@ -471,118 +420,6 @@ def test_sessions_begin_and_end_while_other_threads_launch(a):
         ended.set()
         for thread in threads:
             thread.join()
-
-
-# ---- Ranges
-
-
-def test_ranges_lie_around_their_work_on_the_device(each_schedule, a, tmp_path):
-    def body():
-        with record_function("outer"):
-            a.cos()
-            with record_function("inner"):
-                a.sin()
-                a.tan()
-        a.exp()
-
-    trace = trace_of(body, tmp_path)
-    ranges = {e["name"]: e for e in trace.of("gpu_user_annotation")}
-    kernels = {e["name"]: e for e in trace.of("kernel")}
-    assert set(ranges) == {"outer", "inner"}
-
-    def inside(name):
-        around = ranges[name]
-        return {n for n, e in kernels.items() if around["ts"] <= e["ts"] and end(e) <= end(around) + 0.001}
-
-    assert inside("outer") == {"aten::cos", "aten::sin", "aten::tan"}
-    assert inside("inner") == {"aten::sin", "aten::tan"}
-    assert row(ranges["inner"]) == row(kernels["aten::sin"])
-
-
-def test_pushed_ranges_are_in_the_profile_and_in_the_runtimes_trace(a, tmp_path):
-    ranges = openreg.profiler
-
-    def body():
-        assert ranges.range_push("a range") == 0
-        with ranges.range("block {}", 7):
-            a.cos()
-        ranges.mark("now")
-        assert ranges.range_pop() == 0
-
-    trace = trace_of(body, tmp_path)
-    assert {"a range", "block 7"} <= {e["name"] for e in trace.of("user_annotation")}
-    assert {"a range", "block 7"} == {e["name"] for e in trace.of("gpu_user_annotation")}
-    with ranges.record() as recorded:
-        body()
-    said = {r.name: r for r in recorded.records if r.kind in ("range", "mark")}
-    assert said["a range"].work[0] <= said["block 7"].work[0] <= said["block 7"].work[1]
-    assert said["block 7"].work[1] <= said["now"].work[0] <= said["a range"].work[1]
-    assert said["now"].kind == "mark"
-
-
-def test_ranges_that_are_wrong_are_refused_in_words():
-    with pytest.raises(RuntimeError, match="no open range"):
-        openreg.profiler.range_pop()
-    begun = openreg.profiler.range_start("free")
-    thread = threading.Thread(target=openreg.profiler.range_end, args=(begun,))
-    thread.start()
-    thread.join()
-    with pytest.raises(RuntimeError, match=f"no range with the id {begun}"):
-        openreg.profiler.range_end(begun)
-
-
-def test_range_is_a_decorator_too():
-    @openreg.profiler.range("named")
-    def function():
-        return 5
-
-    with openreg.profiler.record() as recorded:
-        assert function() == 5
-    assert [r.name for r in recorded.records if r.kind == "range"] == ["named"]
-
-
-def test_emitted_ranges_are_the_operators_forward_and_backward():
-    a = torch.ones(8, 8, device="openreg", requires_grad=True)
-    with openreg.profiler.record() as recorded:
-        with openreg.profiler.emit_ranges(record_shapes=True):
-            with record_function("mine"), openreg.profiler.range("pushed"):
-                a.mm(a).sum().backward()
-            with pytest.raises(RuntimeError, match="a profiler is on"), openreg.profiler.emit_ranges():
-                pass
-        a.detach().cos()
-    names = [r.name for r in recorded.records if r.kind == "range"]
-    assert sum(name.startswith("aten::mm, seq = ") for name in names) >= 1
-    assert "sizes = [[8, 8], [8, 8]]" in next(name for name in names if name.startswith("aten::mm"))
-    assert any("MmBackward0" in name for name in names)
-    assert sum(name == "mine" or name.startswith("mine,") for name in names) == 1
-    assert sum(name.startswith("pushed") for name in names) == 1
-    assert not any("aten::cos" in name for name in names)
-    kernels = [r for r in recorded.records if r.kind == "kernel"]
-    assert {"aten::mm", "aten::cos"} <= {r.name for r in kernels}
-    with openreg.profiler.emit_ranges(enabled=False) as nothing:
-        assert nothing.enabled is False
-
-
-# ---- The runtime's trace
-
-
-def test_the_runtimes_trace(each_schedule, a):
-    before = time.monotonic_ns()
-    with openreg.profiler.record() as recorded:
-        a.cos().cpu()
-        side = openreg.Stream(device=1)
-        with openreg.stream(side):
-            torch.ones(4, device="openreg:1").sin()
-    after = time.monotonic_ns()
-    named = {r.name: r for r in recorded.records}
-    kernel = named["aten::cos"]
-    assert (kernel.kind, kernel.device, kernel.stream, kernel.result) == ("kernel", 0, 0, "orSuccess")
-    assert before < kernel.call[0] <= kernel.work[0] <= kernel.work[1] < after
-    assert kernel.function in ("orLaunchKernel", "orRunKernel")
-    assert (named["aten::sin"].device, named["aten::sin"].stream) == (1, side.stream_id)
-    assert any(r.kind == "memcpy" and r.bytes == 256 for r in recorded.records)
-    assert any(r.kind == "synchronize" and r.call is None for r in recorded.records)
-    assert [r.correlation for r in recorded.records] == sorted({r.correlation for r in recorded.records})
 
 
 # ---- The older interface, and options

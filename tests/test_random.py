@@ -16,13 +16,6 @@ import torch_openreg._C as C
 SCHEDULES = ["async", "blocking", "adversarial"]
 
 
-@pytest.fixture(params=SCHEDULES)
-def schedule(request):
-    with torch.openreg.schedule(request.param, seed=7):
-        yield request.param
-        torch.openreg.synchronize()
-
-
 # ---- Philox
 
 # The lines for philox4x32 with ten rounds of the file kat_vectors that comes with Random123.
@@ -58,7 +51,7 @@ def equal(a, b) -> bool:
     return all(torch.equal(x.cpu(), y.cpu()) for x, y in zip(a, b, strict=True))
 
 
-def test_seeds_repeat(schedule):
+def test_seeds_repeat(each_schedule):
     torch.manual_seed(5)
     first = draw()
     torch.manual_seed(5)
@@ -66,7 +59,7 @@ def test_seeds_repeat(schedule):
     assert not torch.equal(first[0], draw()[0])
 
 
-def test_the_state_is_sixteen_bytes_and_restores(schedule):
+def test_the_state_is_sixteen_bytes_and_restores(each_schedule):
     torch.openreg.manual_seed(11)
     torch.randn(3, device="openreg")
     state = torch.openreg.get_rng_state()
@@ -128,7 +121,7 @@ def test_the_host_generator_is_another():
     assert torch.equal(host, torch.randn(5))
 
 
-def test_fork_rng(schedule):
+def test_fork_rng(each_schedule):
     torch.manual_seed(4)
     with torch.random.fork_rng(devices=[0, 1], device_type="openreg"):
         torch.manual_seed(99)
@@ -141,7 +134,7 @@ def test_fork_rng(schedule):
 # ---- Generators
 
 
-def test_generators(schedule):
+def test_generators(each_schedule):
     generator = torch.Generator(device="openreg").manual_seed(9)
     copy = generator.clone_state()
     first = draw(generator=generator)
@@ -156,7 +149,7 @@ def test_generators(schedule):
     assert equal(draw(generator=generator), draw(generator=other))
 
 
-def test_generators_can_share_their_state(schedule):
+def test_generators_can_share_their_state(each_schedule):
     first = torch.Generator(device="openreg").manual_seed(13)
     second = torch.Generator(device="openreg")
     second.graphsafe_set_state(first.graphsafe_get_state())

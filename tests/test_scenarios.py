@@ -8,23 +8,11 @@ import pytest
 import torch
 from interpreter import python
 
-import torch_openreg
-
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 REALS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
-SCHEDULES = {"async": (0, 0), "blocking": (1, 0), "adversarial": (2, 11)}
-
-
-@pytest.fixture(params=SCHEDULES, autouse=True)
-def schedule(request):
-    before = torch_openreg._C.get_schedule()
-    torch.openreg.synchronize()
-    torch_openreg._C.set_schedule(*SCHEDULES[request.param])
-    yield request.param
-    torch.openreg.synchronize()
-    torch_openreg._C.set_schedule(*before)
+pytestmark = pytest.mark.usefixtures("each_schedule")
 
 
 def numbers(shape, dtype, seed=0):
@@ -362,8 +350,8 @@ def test_our_operators_are_traced_without_data(name):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_operators_compile(name, schedule):
-    if schedule != "async":
+def test_our_operators_compile(name, each_schedule):
+    if each_schedule != "async":
         pytest.skip("compiling is the same under every schedule")
     operator = OURS[name]
     eager = torch.randn(4, device="openreg", requires_grad=True)
@@ -395,8 +383,8 @@ def test_kernels_run_on_the_tensors_device_and_the_current_stream():
 # ---- Loading and the guide
 
 
-def test_nothing_is_registered_twice(schedule):
-    if schedule != "async":
+def test_nothing_is_registered_twice(each_schedule):
+    if each_schedule != "async":
         pytest.skip("loading is the same under every schedule")
     made = python("-c", "import torch; torch.ones(1, device='openreg').abs()")
     assert made.stderr == ""

@@ -1,0 +1,65 @@
+"""`python -m torch_openreg doctor`: what it finds, in an interpreter of its own. See docs/guide/autoload.md."""
+
+import json
+from pathlib import Path
+
+import pytest
+from broken import BROKEN
+from interpreter import copy_of_installed, doctor, python
+
+
+def test_doctor_of_a_healthy_installation() -> None:
+    text = doctor(0, OPENREG_NOTE="1", PYTORCH_ALLOC_CONF="", TORCH_DEVICE_BACKEND_AUTOLOAD="true")
+    for words in (
+        "libopenreg.so: loads",
+        "libtorch_openreg.so: loads",
+        "PrivateUse1",
+        "torch_openreg = torch_openreg:_autoload, from torch_openreg",
+        "OPENREG_NOTE=1",
+        "PYTORCH_ALLOC_CONF=",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD=true (off:",
+        "a kernel ran: [1, 1] + 1 = [2.0, 2.0]",
+        "Healthy",
+    ):
+        assert words in text, text
+    report = json.loads(doctor(0, "--json"))
+    assert report["healthy"] and all(finding["ok"] for finding in report["findings"])
+
+
+@pytest.mark.parametrize("state", BROKEN)
+def test_doctor_of_a_broken_installation(state: str, tmp_path: Path) -> None:
+    break_it, words = BROKEN[state]
+    break_it(copy_of_installed(tmp_path))
+    text = doctor(1, path=[tmp_path])
+    findings, _, remedies = text.partition("What to do:")
+    assert remedies.strip()
+    words = ["2.4.1"] if state == "other torch" else words
+    assert all(word in findings for word in words), text
+    assert findings.count("held by 'openreg'") == 0
+
+
+def test_doctor_survives_what_kills_a_process(tmp_path: Path) -> None:
+    package = copy_of_installed(tmp_path)
+    (package / "openreg/__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    assert "died of SIGSEGV while importing torch" in doctor(1, path=[tmp_path])
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    """The package can be imported, says why it is of no use, and its doctor works."""
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')")
+    done = python(
+        "-c", "import torch_openreg; print(torch_openreg._autoload().device_count())", path=[tmp_path]
+    )
+    assert done.stdout.strip() == "0" and done.stderr.count("cannot open shared object file") == 1
+    text = doctor(1, path=[tmp_path])
+    assert "cannot be imported: ImportError: libtorch_cpu.so" in text and "libopenreg.so: loads" in text
+    assert "install torch, or repair it" in text
+
+
+def test_doctor_of_a_copied_folder(tmp_path: Path) -> None:
+    """Without the metadata that pip writes the package works when imported, and torch does not find it."""
+    copied = copy_of_installed(tmp_path)
+    (empty,) = tmp_path.glob("torch_openreg-*")
+    (empty / "entry_points.txt").unlink()
+    assert copied.is_dir()
+    assert "none for torch_openreg" in doctor(1, path=[tmp_path])

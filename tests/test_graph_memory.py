@@ -1,0 +1,163 @@
+"""The memory of graphs, and private pools. Every test runs in all three schedules."""
+
+import threading
+
+import pytest
+import torch
+from captures import DEVICE, capture, side_streams
+
+openreg = torch.openreg
+pytestmark = pytest.mark.usefixtures("each_schedule")
+
+
+def test_memory_of_a_graph_is_nobody_elses():
+    x = torch.ones(1000, device=DEVICE)
+
+    def work():
+        hidden = x * 2
+        address = hidden.data_ptr()
+        y = hidden + 1
+        del hidden
+        reused = (x - 1).data_ptr() == address  # within the capture, in stream order
+        return y, address, reused
+
+    stream = openreg.Stream()
+    graph, (y, address, reused) = capture(work, stream=stream)
+    assert reused
+    with openreg.stream(stream):
+        others = [torch.zeros(1000, device=DEVICE) for _ in range(50)]
+    assert address not in [other.data_ptr() for other in others]
+    graph.replay()
+    assert all(other.count_nonzero() == 0 for other in others)
+    assert y[0].item() == 3
+
+
+def test_memory_returns_with_the_graph(clean_memory):
+    before = torch.accelerator.memory_reserved()
+    tensors = [torch.ones(4 << 20, device=DEVICE)]
+    graph, result = capture(lambda: (tensors[0] + 1) * 2)
+    tensors.append(result)
+    torch.accelerator.empty_cache()
+    assert torch.accelerator.memory_reserved() - before >= 3 * result.nbytes
+    graph.reset()
+    tensors.clear()
+    del result
+    torch.accelerator.empty_cache()
+    assert torch.accelerator.memory_reserved() == before
+
+
+def test_graphs_share_a_pool():
+    x = torch.ones(1 << 20, device=DEVICE)
+    pool = openreg.graph_pool_handle()
+    assert pool[0] == 0 and pool != openreg.graph_pool_handle()
+    first, a = capture(lambda: x + 1, pool=pool)
+    assert first.pool() == pool
+    address = a.data_ptr()
+    del a
+    second, b = capture(lambda: x + 2, pool=first.pool())
+    assert b.data_ptr() == address
+    third, c = capture(lambda: x + 3)
+    assert third.pool() != pool and c.data_ptr() != address
+    second.replay()
+    assert b[0].item() == 3
+    del first, second, b
+    again, d = capture(lambda: x + 4, pool=pool)
+    again.replay()
+    assert d[0].item() == 5
+
+
+def test_a_recorded_stream_does_not_disturb_the_capture():
+    (side,) = side_streams(1)
+    x = torch.ones(1000, device=DEVICE)
+
+    def work():
+        a = x + 1
+        side.wait_stream(openreg.current_stream())
+        with openreg.stream(side):
+            b = a * 2
+        a.record_stream(side)
+        address = a.data_ptr()
+        del a
+        assert (x + 5).data_ptr() != address
+        openreg.current_stream().wait_stream(side)
+        return b
+
+    graph, b = capture(work)
+    graph.replay()
+    assert b[0].item() == 4
+
+
+def test_a_pool_for_other_code():
+    pool = openreg.MemPool()
+    assert pool.use_count() == 1
+    with openreg.use_mem_pool(pool):
+        a = torch.ones(1000, device=DEVICE)
+        assert pool.use_count() == 2
+        others = []
+        thread = threading.Thread(target=lambda: others.append(torch.ones(1000, device=DEVICE)))
+        thread.start()
+        thread.join()
+    address = a.data_ptr()
+    del a
+    assert torch.ones(1000, device=DEVICE).data_ptr() != address
+    with openreg.use_mem_pool(pool):
+        assert torch.ones(1000, device=DEVICE).data_ptr() == address
+    graph, y = capture(lambda: others[0] + 1, pool=pool.id)
+    graph.replay()
+    assert y[0].item() == 2
+
+
+def test_out_of_memory_does_not_end_a_capture():
+    graph = openreg.OpenRegGraph()
+    with openreg.graph(graph):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1 << 50, dtype=torch.uint8, device=DEVICE)
+        y = torch.ones(3, device=DEVICE)
+    graph.replay()
+    assert y.sum().item() == 3
+
+
+def test_two_captures_cannot_use_one_pool_at_once():
+    pool, first, second = openreg.graph_pool_handle(), openreg.Stream(), openreg.Stream()
+    graph, other = openreg.OpenRegGraph(), openreg.OpenRegGraph()
+    with openreg.stream(first):
+        graph.capture_begin(pool=pool)
+    with openreg.stream(second), pytest.raises(RuntimeError, match="already recording"):
+        other.capture_begin(pool=pool)
+    with openreg.stream(first):
+        torch.ones(3, device=DEVICE)
+        graph.capture_end()
+    second.synchronize()
+    openreg.empty_cache()
+    with openreg.stream(second):
+        other.capture_begin(pool=pool)
+        torch.ones(3, device=DEVICE)
+        other.capture_end()
+
+
+def test_threads_have_routes_of_their_own_to_a_pool():
+    pool, inside, leave = openreg.MemPool(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with openreg.use_mem_pool(pool):
+            inside.set()
+            assert leave.wait(30)
+
+    def pool_of(tensor) -> tuple[int, int]:
+        segments = openreg.memory_snapshot()
+        return next(
+            tuple(one["segment_pool_id"])
+            for one in segments
+            if one["address"] <= tensor.data_ptr() < one["address"] + one["total_size"]
+        )
+
+    thread = threading.Thread(target=other)
+    with openreg.use_mem_pool(pool):
+        thread.start()
+        assert inside.wait(30)
+    outside = torch.ones(3, device=DEVICE)
+    with openreg.use_mem_pool(pool):
+        leave.set()
+        thread.join()
+        within = torch.ones(3, device=DEVICE)
+    assert pool_of(outside) == (0, 0) and pool_of(within) == pool.id
