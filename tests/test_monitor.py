@@ -371,3 +371,33 @@ def test_borrowed_kernels_in_backward_are_found(a):
         openreg.fallback("error", allow=["ones_like", "fill_"]),
     ):
         result.backward()
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_bytes_of_sparse_results_are_those_of_their_parts(layout):
+    dense = torch.eye(4, device="openreg")
+    sparse = dense.to_sparse(layout=layout)
+    with openreg.record_operator_stats():
+        made = sparse.clone()
+    parts = (
+        (made._indices(), made._values())
+        if layout == torch.sparse_coo
+        else (made.crow_indices(), made.col_indices(), made.values())
+    )
+    assert openreg.operator_stats()["aten::clone"].bytes == sum(part.nbytes for part in parts)
+
+
+def test_operators_without_meta_kernels_wait_once(each_schedule):
+    if each_schedule == "blocking":
+        pytest.skip("everything has run when it returns")
+    a = torch.randn(5, 5, device="openreg")
+    for operator in (
+        lambda: torch.cummax(a, 0),
+        lambda: torch.cummin(a, 1),
+        lambda: torch.geqrf(a),
+        lambda: torch.logcumsumexp(a, 0),
+        lambda: torch.histogram(a, 4),
+    ):
+        operator()
+        with openreg.assert_no_sync():
+            operator()

@@ -1,6 +1,7 @@
 #include "operators/monitor.h"
 
 #include "operators/report.h"
+#include "operators/wrapped.h"
 #include "stream/schedule.h"
 
 #include <atomic>
@@ -87,14 +88,28 @@ int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
+uint64_t bytes_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return 0;
+  }
+  if (C10_LIKELY(!is_wrapper(tensor))) {
+    return static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
+  }
+  uint64_t bytes = 0;
+  rebuild(tensor, [&](const at::Tensor& part) {
+    bytes += bytes_of(part);
+    return part;
+  });
+  return bytes;
+}
+
 uint64_t bytes_of(const c10::IValue& result) {
   uint64_t bytes = 0;
   if (result.isTensor()) {
-    const at::Tensor& tensor = result.toTensor();
-    bytes = tensor.defined() ? tensor.nbytes() : 0;
+    bytes = bytes_of(result.toTensor());
   } else if (result.isTensorList()) {
     for (const at::Tensor& tensor : result.toTensorVector()) {
-      bytes += tensor.defined() ? tensor.nbytes() : 0;
+      bytes += bytes_of(tensor);
     }
   }
   return bytes;
@@ -192,7 +207,7 @@ void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool
   report_copy(dst, src, non_blocking);
   begin_record(kCopyName);
   if (recording_.has_value()) {
-    recording_->record.bytes = dst.nbytes();
+    recording_->record.bytes = bytes_of(dst);
   }
 }
 

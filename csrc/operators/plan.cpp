@@ -264,9 +264,11 @@ PlanPtr plan_for_itself() {
   return plan;
 }
 
-// Fused optimizers update lists in place and return nothing. Not all of them have Meta kernels.
-bool updates_lists(const OperatorFacts& facts) {
-  return facts.returned.empty() && facts.name.starts_with("aten::_fused_");
+// Some operators write to their arguments and return nothing. Not all of them have Meta kernels.
+bool returns_nothing(const OperatorFacts& facts) {
+  return facts.returned.empty() &&
+         (facts.name.starts_with("aten::_fused_") || facts.name.starts_with("aten::_cummax_helper") ||
+          facts.name.starts_with("aten::_cummin_helper"));
 }
 
 PlanPtr plan_without_results() {
@@ -285,7 +287,7 @@ PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const t
     if (only_itself) {
       return plan_for_itself();
     }
-    if (updates_lists(facts)) {
+    if (returns_nothing(facts)) {
       return plan_without_results();
     }
     return facts.is_structured ? infer_by_default(op, facts, stack)

@@ -26,3 +26,34 @@ REFUSED_LATE = {
     "normal": "looks at the deviations first",
     "randint_like": "the bounds are wrong, not the dtype",
 }
+
+# A graph cannot have them, as on CUDA: the operator that has to run at its call, or what else stands in the way. One
+# that can be captured must be taken out.
+NOT_CAPTURED = {
+    **dict.fromkeys(
+        [
+            *(
+                "allclose",
+                "linspace_tensor_overload",
+                "logspace_tensor_overload",
+                "nn_functional_gaussian_nll_loss",
+            ),
+            *("linalg_cholesky", "linalg_inv", "linalg_ldl_factor", "linalg_lu_factor", "linalg_solve"),
+            *("linalg_tensorinv", "linalg_tensorsolve"),
+        ],
+        "_local_scalar_dense",
+    ),
+    **dict.fromkeys(["argwhere", "nonzero"], "nonzero"),
+    **dict.fromkeys(["combinations", "masked_select"], "masked_select"),
+    **dict.fromkeys(["corrcoef", "cov", "equal"], "equal"),
+    **dict.fromkeys(["linalg_lstsq", "linalg_lstsq_grad_oriented"], "linalg_lstsq.out"),
+    **dict.fromkeys(["sparse_mm_reduce", "sparse_sampled_addmm"], "clone"),
+    "nn_functional_ctc_loss": "_ctc_loss",
+    "to_sparse": "_to_sparse",
+    "unique": "_unique2",
+    "unique_consecutive": "unique_consecutive",
+    **dict.fromkeys(["__getitem__", "masked_cumprod", "masked_cumsum"], "a copy between host and device"),
+    **dict.fromkeys(
+        ["item", "nn_functional_feature_alpha_dropout_without_train"], "reading a generator's state"
+    ),
+}
