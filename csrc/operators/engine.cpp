@@ -8,6 +8,7 @@
 #include "operators/inference.h"
 #include "operators/kernel.h"
 #include "operators/launch.h"
+#include "operators/map_tensors.h"
 #include "operators/monitor.h"
 #include "operators/one_device.h"
 #include "operators/plan.h"
@@ -113,23 +114,11 @@ class Call {
       } else {
         note_host(tensor);
       }
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list = value.toTensorList().copy();
-      for (size_t k = 0; k < list.size(); ++k) {
-        list.set(k, prepare_tensor(list.get(k), writes));
-      }
-      value = std::move(list);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
-      for (size_t k = 0; k < list.size(); ++k) {
-        if (const std::optional<at::Tensor> tensor = list.get(k)) {
-          list.set(k, prepare_tensor(*tensor, writes));
-        }
-      }
-      value = std::move(list);
     } else if (value.isDevice() && value.toDevice().type() == kDevice) {
       note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), facts_);
       value = c10::Device(c10::kCPU);
+    } else {
+      value = map_tensors(value, [&](const at::Tensor& tensor) { return prepare_tensor(tensor, writes); });
     }
   }
 
@@ -194,13 +183,8 @@ class Call {
       if (value.isTensor()) {
         value = tensor_of_argument(static_cast<size_t>(argument), value);
       }
-    } else if (value.isTensor()) {
-      value = to_device(value.toTensor());
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list = value.toTensorList();
-      for (size_t k = 0; k < list.size(); ++k) {
-        list.set(k, to_device(list.get(k)));
-      }
+    } else {
+      value = map_tensors(value, [this](const at::Tensor& tensor) { return to_device(tensor); });
     }
   }
 

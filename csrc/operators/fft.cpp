@@ -26,16 +26,18 @@ constexpr const char* kTransforms[] = {
     "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfftn", "fft_ihfftn",
 };
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+void take_transforms(torch::Library& m) {
   for (const char* name : kTransforms) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&transform>());
   }
 }
 
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  take_transforms(m);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : kTransforms) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&transform>());
-  }
+  take_transforms(m);
 }
 
 }  // namespace

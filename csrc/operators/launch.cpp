@@ -5,6 +5,7 @@
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/launch_site.h"
+#include "operators/map_tensors.h"
 #include "operators/monitor.h"
 #include "operators/overlap.h"
 #include "operators/plan.h"
@@ -71,28 +72,12 @@ void add_argument(Work& work, const IValue& value, bool writes) {
     } else {
       work.add_host(tensor);
     }
-  } else if (value.isTensorList()) {
-    c10::List<at::Tensor> list = value.toTensorList().copy();
-    for (size_t i = 0; i < list.size(); ++i) {
-      const at::Tensor tensor = list.get(i);
-      if (on_device(tensor)) {
-        list.set(i, work.make_alias(tensor, writes));
-      }
-    }
-    work.add(std::move(list));
-  } else if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
-    for (size_t i = 0; i < list.size(); ++i) {
-      const std::optional<at::Tensor> tensor = list.get(i);
-      if (tensor.has_value() && on_device(*tensor)) {
-        list.set(i, work.make_alias(*tensor, writes));
-      }
-    }
-    work.add(std::move(list));
   } else if (value.isDevice()) {
     work.add(c10::Device(c10::kCPU));
   } else {
-    work.add(value);
+    work.add(map_tensors(value, [&](const at::Tensor& tensor) {
+      return on_device(tensor) ? work.make_alias(tensor, writes) : tensor;
+    }));
   }
 }
 
