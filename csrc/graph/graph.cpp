@@ -8,15 +8,11 @@
 #include "stream/stream.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <fstream>
 
 namespace openreg {
 namespace {
-
-// As in torch.cuda: the first of the pair for pools of one capture, the second for pools that were asked for.
-std::atomic<c10::CaptureId_t> pools_handed_out{0};
 
 orCaptureMode mode_for(at::GraphCaptureMode mode) {
   switch (mode) {
@@ -30,10 +26,6 @@ orCaptureMode mode_for(at::GraphCaptureMode mode) {
 }
 
 }  // namespace
-
-c10::MempoolId_t graph_pool_handle() {
-  return {0, ++pools_handed_out};
-}
 
 Graph::~Graph() {
   if (state_ == State::Capturing) {
@@ -57,8 +49,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   TORCH_CHECK(stream != default_stream(device_),
               "graphs are captured on a stream other than the default one: make a Stream current first. "
               "(A replay may use any stream.)");
-  const c10::MempoolId_t used =
-      pool.first == 0 && pool.second == 0 ? c10::MempoolId_t{++pools_handed_out, 0} : pool;
+  const c10::MempoolId_t used = pool.first == 0 && pool.second == 0 ? capture_pool_handle() : pool;
   TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
               ", ", pool.second,
               ") went with the last graph that used it; graph_pool_handle() gives one that ", "stays");

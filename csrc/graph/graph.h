@@ -68,7 +68,4 @@ class Graph final : public at::GraphImplInterface {
   std::optional<c10::Stream> last_;  // the stream of the latest replay
 };
 
-/// The number of a pool for graphs to share. Nothing is allocated yet.
-OPENREG_EXPORT c10::MempoolId_t graph_pool_handle();
-
 }  // namespace openreg

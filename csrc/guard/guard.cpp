@@ -1,6 +1,7 @@
 // How PyTorch switches devices and streams without knowing whose they are: one table of virtual functions per
 // device type. torch.Stream, torch.Event, torch.accelerator and every c10::DeviceGuard end here.
 #include "common/check.h"
+#include "common/version.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "graph/capture.h"
@@ -48,7 +49,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return stream_handle(stream); }
   bool queryStream(const c10::Stream& stream) const override { return query_stream(stream); }
-  bool isStreamCapturing(const c10::Stream& stream) const override { return stream_is_capturing(stream); }
+  bool isStreamCapturing(const c10::Stream& stream) const OR_OVERRIDE_WITH_GRAPHS {
+    return stream_is_capturing(stream);
+  }
   void synchronizeStream(const c10::Stream& stream) const override { synchronize_stream(stream); }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     device_allocator().recordStream(data, stream);

@@ -4,6 +4,7 @@
 #include "memory/pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -29,7 +30,17 @@ Routes& routes() {
   return *made;
 }
 
+std::atomic<c10::CaptureId_t> pools_handed_out{0};
+
 }  // namespace
+
+c10::MempoolId_t graph_pool_handle() {
+  return {0, ++pools_handed_out};
+}
+
+c10::MempoolId_t capture_pool_handle() {
+  return {++pools_handed_out, 0};
+}
 
 void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
   pool_of(device).use_private(pool);

@@ -21,6 +21,11 @@
 
 namespace openreg {
 
+/// The number of a pool for graphs to share. Nothing is allocated yet. As in torch.cuda, the second of the
+/// pair counts pools that were asked for, and the first those of one capture.
+OPENREG_EXPORT c10::MempoolId_t graph_pool_handle();
+c10::MempoolId_t capture_pool_handle();
+
 /// The pool has one user more. It is made if need be.
 OPENREG_EXPORT void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// And one less. Forgives a pool that does not exist.

@@ -1,13 +1,24 @@
 // Counting for memory_stats: every amount is counted in total and for small or large blocks.
 #pragma once
 
+#include "common/version.h"
+
 #include <c10/core/CachingDeviceAllocator.h>
+
+#include <map>
 
 namespace openreg {
 
 using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
+#if OR_HAS_GRAPHS
 using c10::CachingDeviceAllocator::DeviceStats;
+#else
+struct DeviceStats : c10::CachingDeviceAllocator::DeviceStats {
+  std::map<c10::MempoolId_t, StatArray> reserved_bytes_by_private_pools;
+  int64_t num_oom_rejections = 0;
+};
+#endif
 
 inline c10::CachingAllocator::Stat& part(StatArray& stat, StatType type) {
   return stat[static_cast<size_t>(type)];

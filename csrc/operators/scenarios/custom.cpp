@@ -10,7 +10,7 @@
 // the same, TORCH_LIBRARY_FRAGMENT adds to a namespace whoever began it. In somebody else's namespace the
 // name has to be one that they will not choose. The namespace openreg is one of operators: it does not follow
 // the device's name, as programs that call torch.ops.openreg would have to follow it too.
-#include "common/version.h"
+#include "autograd/node.h"
 #include "operators/kernel.h"
 #include "operators/scenarios/loop.h"
 

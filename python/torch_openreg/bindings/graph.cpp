@@ -1,6 +1,4 @@
 // Graphs and the private pools of memory that they use. Graphs themselves are torch.accelerator's.
-#include "graph/graph.h"
-
 #include "bindings.h"
 #include "device/device.h"
 #include "graph/capture.h"

@@ -32,11 +32,13 @@ def graph_pool_handle() -> PoolHandle:
     return _C.graph_pool_handle()
 
 
-class OpenRegGraph(torch.accelerator.Graph):
-    """A graph with the signatures of ``torch.cuda.CUDAGraph``."""
+class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):
+    """A graph with the signatures of ``torch.cuda.CUDAGraph``. Needs torch 2.13."""
 
     def __new__(cls, keep_graph: bool = False) -> "OpenRegGraph":
         _lazy_init()
+        if not hasattr(torch.accelerator, "Graph"):
+            raise NotImplementedError(f"torch {torch.__version__} has no torch.accelerator.Graph; 2.13 has")
         return super().__new__(cls, keep_graph)
 
     def __init__(self, keep_graph: bool = False) -> None:
