@@ -164,6 +164,7 @@ bool is_caching() {
 void bind_memory(py::module_& m) {
   m.def("memory_stats", memory_stats);
   m.def("host_memory_stats", host_memory_stats);
+  m.def("empty_host_cache", wrap_pybind_function_no_gil([] { openreg::host_allocator().empty_cache(); }));
   m.def("reset_peak_host_memory_stats",
         wrap_pybind_function_no_gil([] { openreg::host_allocator().reset_peak_stats(); }));
   m.def("reset_accumulated_host_memory_stats",

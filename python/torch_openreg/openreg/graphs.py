@@ -69,7 +69,7 @@ class graph:
 
     def __init__(
         self,
-        openreg_graph: torch.accelerator.Graph,
+        openreg_graph: "torch.accelerator.Graph",
         pool: PoolHandle | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: str = "global",

@@ -261,7 +261,7 @@ def reset_accumulated_host_memory_stats() -> None:
 
 def empty_host_cache() -> None:
     """Frees the pinned memory that is cached."""
-    torch._C._accelerator_emptyHostCache()
+    _C.empty_host_cache()
 
 
 # ---- Snapshots and history
