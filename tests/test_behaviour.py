@@ -122,3 +122,19 @@ def test_what_autocast_keeps_and_what_it_lowers(dtype):
         for result in (a @ a, torch.mm(a, a), torch.bmm(a[None], a[None]), F.linear(a, a)):
             assert result.dtype == dtype
         assert F.conv2d(image, torch.randn(3, 2, 3, 3, device="openreg")).dtype == dtype
+
+
+def test_a_forked_child_is_refused_where_autograd_asks_first():
+    program = """
+        import os, torch
+        a = torch.ones(3, device="openreg", requires_grad=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                a * 2
+            except RuntimeError as error:
+                os._exit(0 if "spawn" in str(error) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    """
+    execute(program)

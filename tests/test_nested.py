@@ -1,5 +1,8 @@
 """Nested tensors beside the CPU, strided and jagged."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -110,3 +113,10 @@ def test_a_transformer_layer_takes_them():
     with torch.no_grad():
         expected = layer(nested("cpu"))
         same(layer.openreg()(nested("openreg")), expected)
+
+
+def test_strided_nested_tensors_are_copied_and_pickled():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("openreg")
+    for again in (pickle.loads(pickle.dumps(nested)), copy.copy(nested)):
+        assert again.device.type == "openreg"
+        assert [part.tolist() for part in again.unbind()] == [[1, 1], [1, 1, 1]]

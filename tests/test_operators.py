@@ -1,5 +1,7 @@
 """The minimum operators, copies, and the engine: every CPU kernel, in place, without copies."""
 
+import warnings
+
 import pytest
 import torch
 from held import held
@@ -462,3 +464,47 @@ def test_threads_that_end_give_back_what_they_took():
         assert late - early < 8 << 10, (early, late)
     """
     execute(program)
+
+
+def test_kernels_of_other_people_may_keep_what_they_make(library):
+    kept = {}
+
+    def positions(x):
+        if "made" not in kept:
+            kept["made"] = torch.arange(4.0)
+        return x + kept["made"]
+
+    library.define("positions(Tensor x) -> Tensor")
+    library.impl("positions", positions, "CPU")
+    library.define("table(Tensor x) -> Tensor")
+    library.impl("table", lambda x: kept.setdefault("table", torch.arange(3.0)), "CPU")
+    a = torch.full((4,), 100.0, device="openreg")
+    for launched in (False, True):
+        if launched:
+            library.impl("positions", torch.empty_like, "Meta")
+            kept.clear()
+        for _ in range(3):
+            assert torch.ops.other_people.positions(a).tolist() == [100, 101, 102, 103]
+            torch.zeros(4, device="openreg").add_(7)
+    torch.ops.other_people.table(a).add_(5)
+    assert torch.ops.other_people.table(a).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("schedule", ["async", "blocking"])
+def test_memory_of_an_output_that_has_grown_is_its_own(schedule):
+    with torch.openreg.schedule(schedule):
+        a = torch.arange(5.0, device="openreg")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a result is resized
+            torch.masked_select(a, a > 2, out=torch.empty(1, device="openreg"))
+            torch.add(a, a, out=torch.empty(1, device="openreg"))
+        made = [torch.full((2,), float(i), device="openreg") for i in range(8)]
+        assert [one.tolist() for one in made] == [[i, i] for i in range(8)]
+
+
+def test_a_number_on_the_host_is_not_written_by_the_device():
+    host, there = torch.tensor(0.0), torch.tensor(3.0, device="openreg")
+    for write in (lambda: host.add_(there), lambda: torch.add(there, 1, out=host)):
+        with pytest.raises(RuntimeError, match="same device"):
+            write()
+    assert host.item() == 0

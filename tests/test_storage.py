@@ -1,6 +1,7 @@
 """Storages: growing, shrinking, sharing."""
 
 import copy
+import io
 
 import blob
 import numpy
@@ -307,3 +308,28 @@ def test_a_lazy_clone_gets_memory_on_its_own_device():
     c.add_(2)
     assert (a.tolist(), b.tolist(), c.tolist()) == ([0] * 4, [1] * 4, [2] * 4)
     assert torch.openreg.memory_allocated(0) <= before
+
+
+def test_the_last_holder_of_lazily_cloned_memory_keeps_it(clean_memory):
+    before = torch.openreg.memory_allocated()
+    a = torch.arange(3.0, device="openreg")
+    address = torch.openreg.memory_snapshot()[0]["address"]
+    torch._lazy_clone(a)
+    a.add_(1)
+    assert a.tolist() == [1, 2, 3] and a.data_ptr() == address
+    b = torch._lazy_clone(a)
+    del a
+    assert b.data_ptr() == address  # asked as somebody who may write
+    b.record_stream(torch.openreg.Stream())
+    assert torch.load(saved(b)).tolist() == [1, 2, 3]
+    del b
+    torch.openreg.synchronize()
+    torch.openreg.empty_cache()
+    assert torch.openreg.memory_allocated() == before
+
+
+def saved(tensor: torch.Tensor) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    file.seek(0)
+    return file

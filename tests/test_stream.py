@@ -241,3 +241,22 @@ def test_many_streams_do_not_mean_many_threads():
                 torch.ones(100).pin_memory().to("openreg", non_blocking=True)
     torch.openreg.synchronize()
     assert len(os.listdir("/proc/self/task")) - before < 20
+
+
+@pytest.mark.parametrize("priority", [-(1 << 31), (1 << 31) - 1, -100, 5])
+def test_any_priority_is_brought_into_the_range(priority):
+    stream = torch.Stream("openreg", priority=priority)
+    assert torch.openreg.Stream(priority=priority).priority in (0, -3)
+    stream.synchronize()
+
+
+@pytest.mark.parametrize("index", [-1, -120, 100])
+def test_a_stream_of_no_device_is_refused_in_words(index):
+    stream = torch.Stream(stream_id=1, device_index=index, device_type=20)
+    with pytest.raises(ValueError, match=f"no device {index}"):
+        stream.query()
+
+
+def test_a_stream_of_the_host_is_not_recorded():
+    with pytest.raises(ValueError, match="not of cpu"):
+        torch.ones(2, device="openreg").record_stream(torch.Stream("cpu"))

@@ -38,7 +38,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   // ---- Streams
 
-  c10::Stream getStream(c10::Device device) const override { return current_stream(resolve(device)); }
+  // Autograd asks while it makes nodes, where nothing may be thrown, also in a forked child: the runtime is
+  // not asked.
+  c10::Stream getStream(c10::Device device) const override {
+    return current_stream(device.has_index() ? device.index() : current_device());
+  }
   c10::Stream getDefaultStream(c10::Device device) const override { return default_stream(resolve(device)); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override {
     return stream_from_pool(resolve(device), urgent ? 1 - kPools : 0);

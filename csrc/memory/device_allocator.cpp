@@ -14,6 +14,8 @@
 #include <torch/library.h>
 
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace openreg {
@@ -42,6 +44,38 @@ void free_block(void* context) {
     return;
   }
   pool_of(block->device).free(block);
+}
+
+namespace {
+
+struct ByAddress {
+  std::mutex mutex;  // guards blocks
+  std::unordered_map<void*, Block*> blocks;
+};
+
+ByAddress& by_address() {
+  static auto* all = new ByAddress;
+  return *all;
+}
+
+}  // namespace
+
+Block* block_at(void* ptr) {
+  std::lock_guard<std::mutex> lock(by_address().mutex);
+  const auto found = by_address().blocks.find(ptr);
+  return found == by_address().blocks.end() ? nullptr : found->second;
+}
+
+void free_by_address(void* ptr) {
+  Block* block = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(by_address().mutex);
+    auto gone = by_address().blocks.extract(ptr);
+    block = gone.empty() ? nullptr : gone.mapped();
+  }
+  if (block != nullptr) {
+    free_block(block);
+  }
 }
 
 void refresh_alias(Block* block, size_t bytes) {
@@ -111,8 +145,22 @@ std::pair<size_t, size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device
   return {free, total};
 }
 
+// c10 asks before it makes memory copy-on-write, and the last holder takes the memory back by its address:
+// then the context has to be the address. Ours is the block, so it is exchanged now, and found by address
+// from then on.
 bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
-  return data.get_context() == nullptr || block_of(data) != nullptr;
+  if (data.get_deleter() == &free_block) {
+    auto& changed = const_cast<c10::DataPtr&>(data);
+    void* ptr = changed.get();
+    const c10::Device device = changed.device();
+    auto* block = static_cast<Block*>(changed.release_context());
+    {
+      std::lock_guard<std::mutex> lock(by_address().mutex);
+      by_address().blocks.insert_or_assign(ptr, block);
+    }
+    changed = c10::DataPtr(ptr, ptr, &free_by_address, device);
+  }
+  return data.get_context() == nullptr || data.get_deleter() == &free_by_address;
 }
 
 void DeviceAllocator::copy_data(void* dst, const void* src, size_t bytes) const {
@@ -122,6 +170,8 @@ void DeviceAllocator::copy_data(void* dst, const void* src, size_t bytes) const 
 namespace {
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
+  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream of a tensor on ", self.device(),
+                    " wants a stream of that kind of device, not of ", stream.device());
   device_allocator().recordStream(self.storage().data_ptr(), stream);
 }
 

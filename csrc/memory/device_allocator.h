@@ -35,9 +35,16 @@ OPENREG_EXPORT DeviceAllocator& device_allocator();
 /// Gives a block back: the deleter of every DataPtr whose context is a Block.
 void free_block(void* block);
 
+/// The same by its address, for memory that was lazily cloned; see is_simple_data_ptr.
+void free_by_address(void* ptr);
+Block* block_at(void* ptr);
+
 /// The block that owns the memory of `data`, or NULL if it did not come from this allocator.
 inline Block* block_of(const c10::DataPtr& data) {
-  return data.get_deleter() == &free_block ? static_cast<Block*>(data.get_context()) : nullptr;
+  if (C10_LIKELY(data.get_deleter() == &free_block)) {
+    return static_cast<Block*>(data.get_context());
+  }
+  return C10_UNLIKELY(data.get_deleter() == &free_by_address) ? block_at(data.get_context()) : nullptr;
 }
 
 /// Makes the storage of a new block known to its alias; see Note [Aliases] in block.h.

@@ -13,7 +13,7 @@
 namespace openreg {
 namespace {
 
-constexpr c10::DeviceIndex kNowhere = -1;
+constexpr c10::DeviceIndex kNowhere = KernelScope::kHost;
 constexpr uint8_t kAboveAll = 255;
 
 constexpr c10::DeviceIndex kOffers = -2;

@@ -10,6 +10,10 @@
 // in the order of launches and not in the order of execution. It is offered the outputs that were allocated
 // at the launch, each to the first request of its size; everything else is scratch, and comes from the host.
 //
+// Memory that is born or offered belongs to the result, so a kernel must not keep what it has made. PyTorch's
+// do not. Those of others, as one in Python with a cache, get all memory from the host, and results are
+// copied.
+//
 // The allocator is process-wide, so it is installed at the first kernel and not at import.
 #pragma once
 
@@ -48,9 +52,11 @@ class OfferScope {
   c10::DeviceIndex serving_before_;
 };
 
-/// While it lives, CPU allocations of this thread come from `device`. Scopes nest.
+/// While it lives, CPU allocations of this thread come from `device`, or from the host. Scopes nest.
 class KernelScope {
  public:
+  static constexpr c10::DeviceIndex kHost = -1;
+
   explicit KernelScope(c10::DeviceIndex device);
   ~KernelScope();
   KernelScope(const KernelScope&) = delete;

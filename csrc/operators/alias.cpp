@@ -86,6 +86,9 @@ void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
   c10::StorageImpl* seen = twin->unsafe_storage().unsafeGetStorageImpl();
   if (seen->data() != kernel_view(storage->mutable_data())) {
     // The kernel needed more memory than there was, and got it from the pool.
+    if (Block* block = block_of(storage->data_ptr())) {
+      block->alias.reset();  // it has gone with the kernel to other memory
+    }
     c10::Storage grown = adopt(alias.storage(), storage->device().index());
     storage->set_data_ptr_noswap(std::move(grown.unsafeGetStorageImpl()->mutable_data_ptr()));
   }

@@ -2,6 +2,7 @@
 
 #include "graph/capture.h"
 #include "memory/device_allocator.h"
+#include "memory/kernel_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
 #include "operators/facts.h"
@@ -92,6 +93,10 @@ class Call {
     if (facts_.generator >= 0) {  // only now: work that ran while we waited has used the thread's generator
       stack_[begin_ + static_cast<size_t>(facts_.generator)] = generator_at(random_.now());
     }
+    std::optional<KernelScope> on_host;
+    if (C10_UNLIKELY(!facts_.is_pytorchs)) {
+      on_host.emplace(KernelScope::kHost);
+    }
     if (dense_) {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     } else {
@@ -112,7 +117,7 @@ class Call {
         IValue before = std::exchange(value, IValue(twin));
         keep(std::move(before).toTensor(), std::move(twin), i, writes);
       } else {
-        note_host(tensor);
+        note_host(tensor, writes);
       }
     } else if (value.isDevice() && value.toDevice().type() == kDevice) {
       note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), facts_);
@@ -124,7 +129,7 @@ class Call {
 
   at::Tensor prepare_tensor(const at::Tensor& tensor, bool writes) {
     if (!on_device(tensor)) {
-      note_host(tensor);
+      note_host(tensor, writes);
       return tensor;
     }
     if (is_wrapper(tensor)) {
@@ -165,8 +170,8 @@ class Call {
     inputs_.push_back({std::move(device), argument});
   }
 
-  void note_host(const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.dim() > 0 && !host_.has_value()) {
+  void note_host(const at::Tensor& tensor, bool writes) {
+    if (tensor.defined() && (tensor.dim() > 0 || writes) && !host_.has_value()) {
       host_ = tensor.device();
     }
   }

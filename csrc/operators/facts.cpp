@@ -191,14 +191,16 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
     facts->returned.push_back(argument_returned(schema, result));
   }
   facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts->is_pytorchs = facts->name.starts_with("aten::");
   facts->has_own_meta_kernel = has_own_meta_kernel(op);
   facts->depends_on_data =
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
   facts->widened = widened_dtypes(op.operator_name().name);
-  facts->takes_host_tensors =
-      is_indexing(op.operator_name().name) || facts->name == "aten::_nested_from_padded";
+  facts->takes_host_tensors = is_indexing(op.operator_name().name) ||
+                              facts->name == "aten::_nested_from_padded" ||
+                              facts->name.starts_with("aten::_nested_view_from_buffer");
   return facts;
 }
 

@@ -30,6 +30,7 @@ struct OperatorFacts {
   bool may_refuse_data;  // see launch_site.h
   bool is_structured;    // PyTorch's default infers its shapes; see inference.h
   bool has_cpu_kernel;
+  bool is_pytorchs;  // others' kernels may keep the tensors that they make
   bool has_own_meta_kernel;
   bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel

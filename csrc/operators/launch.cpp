@@ -118,7 +118,7 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
     resize_output((*stack)[begin + resize.argument].toTensor(), resize.to, !fresh);
   }
   Filling filling;
-  filling.work->set(op, plan);
+  filling.work->set(op, plan, facts.is_pytorchs);
   if (C10_UNLIKELY(facts.may_refuse_data)) {
     filling.work->set_site(launch_site());
   }
@@ -148,7 +148,7 @@ void launch_copy(const at::Tensor& dst, const at::Tensor& src) {
   static const c10::OperatorHandle copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   static const orKernel kernel = Work::kernel_named("copy");
   Filling filling;
-  filling.work->set(copy, nullptr);
+  filling.work->set(copy, nullptr, false);
   filling.work->add_alias(dst, true);
   filling.work->add_alias(src, false);
   filling.work->add(false);

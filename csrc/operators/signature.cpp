@@ -66,7 +66,9 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack)
   words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // of what integers become
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
-    if (!add(stack[begin + i], facts.by_kind[i])) {
+    const c10::IValue& value = stack[begin + i];
+    const bool written_on_host = facts.written[i] && value.isTensor() && value.toTensor().is_cpu();
+    if (C10_UNLIKELY(written_on_host) || !add(value, facts.by_kind[i])) {
       return false;
     }
   }

@@ -131,8 +131,9 @@ orKernel Work::kernel_named(const char* name) {
   return {name, &Work::run, &Work::release};
 }
 
-void Work::set(const c10::OperatorHandle& op, PlanPtr plan) {
+void Work::set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers) {
   op_ = op;
+  takes_offers_ = takes_offers;
   generator_ = -1;
   spent_ = false;
   site_.clear();
@@ -232,7 +233,7 @@ void Work::execute() {
 }
 
 void Work::execute(torch::jit::Stack& stack) {
-  const OfferScope scope(offers_);
+  const OfferScope scope(takes_offers_ ? std::span<Offer>(offers_) : std::span<Offer>());
   const LaunchersSettings settings(threads_, float_mode_);
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());

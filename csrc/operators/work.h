@@ -42,7 +42,8 @@ class Work {
   static orKernel kernel_named(const char* name);
 
   /// Sets what to run. `plan` may be null: nothing is returned then.
-  void set(const c10::OperatorHandle& op, PlanPtr plan);
+  /// `takes_offers`: the kernel keeps nothing that it makes, so its results may be made where they belong.
+  void set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers);
   void add(c10::IValue value) { stack_.push_back(std::move(value)); }
   /// A number on the host, with the value that it has now.
   void add_host(const at::Tensor& tensor) {
@@ -88,6 +89,7 @@ class Work {
   RandomPlace random_;
   bool captured_ = false;  // belongs to a graph and runs again and again
   bool spent_ = false;     // has run, and has nothing left to run with
+  bool takes_offers_ = true;
   torch::jit::Stack scratch_;
   int threads_ = 0;
   unsigned float_mode_ = 0;

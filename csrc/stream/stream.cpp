@@ -23,6 +23,8 @@ struct DeviceStreams {
 
 DeviceStreams& streams_of(c10::DeviceIndex device) {
   static auto* all = new std::array<DeviceStreams, kMaxDevices>();
+  TORCH_CHECK_VALUE(device >= 0 && device < kMaxDevices, "there is no device ", static_cast<int>(device),
+                    " that could have streams");
   return (*all)[static_cast<size_t>(device)];
 }
 
@@ -67,7 +69,8 @@ c10::Stream default_stream(c10::DeviceIndex device) {
 }
 
 c10::Stream current_stream(c10::DeviceIndex device) {
-  return make_stream(device, current_numbers[static_cast<size_t>(device)]);
+  const auto row = static_cast<size_t>(device);
+  return make_stream(device, C10_LIKELY(row < kMaxDevices) ? current_numbers[row] : 0);
 }
 
 c10::Stream exchange_stream(c10::Stream stream) {
@@ -78,7 +81,7 @@ c10::Stream exchange_stream(c10::Stream stream) {
 }
 
 c10::Stream stream_from_pool(c10::DeviceIndex device, int priority) {
-  const int pool = std::clamp(-priority, 0, kPools - 1);
+  const auto pool = static_cast<int>(std::clamp<int64_t>(-static_cast<int64_t>(priority), 0, kPools - 1));
   const uint32_t turn = streams_of(device).next[static_cast<size_t>(pool)].fetch_add(1);
   const c10::Stream stream = make_stream(device, 1 + pool * kStreamsPerPool + turn % kStreamsPerPool);
   stream_handle(stream);
