@@ -508,3 +508,36 @@ def test_a_number_on_the_host_is_not_written_by_the_device():
         with pytest.raises(RuntimeError, match="same device"):
             write()
     assert host.item() == 0
+
+
+PUTS = {
+    "rows": (([0, 2],), (2, 4)),
+    "elements": (([0, 2], [1, 3]), (2,)),
+    "one value": (([0, 2],), ()),
+    "a mask": (([True, False, True],), (2, 4)),
+    "a mask of all": (([[True] * 4] * 3,), ()),
+    "fractions": (([0.0, 1.0],), ()),
+    "a mask of another length": (([True, False],), ()),
+    "a mask of too many dimensions": (([[[True]]],), ()),
+    "values of another shape": (([0, 1],), (3,)),
+    "indices that do not go together": (([0, 1], [0, 1, 2]), ()),
+    "too many indices": (([0], [0], [0]), ()),
+}
+
+
+@pytest.mark.parametrize("name", PUTS)
+def test_assignments_are_refused_at_the_call_as_on_the_cpu(name):
+    indices, shape = PUTS[name]
+
+    def put(device: str) -> list | str:
+        a = torch.zeros(3, 4, device=device)
+        try:
+            a[tuple(torch.tensor(index, device=device) for index in indices)] = torch.ones(
+                shape, device=device
+            )
+        except (RuntimeError, IndexError) as error:
+            return str(error).splitlines()[0]
+        return a.tolist()
+
+    assert put("openreg") == put("cpu")
+    torch.openreg.synchronize()
