@@ -195,6 +195,7 @@ def test_operators_return_before_they_have_run():
     stream = torch.openreg.Stream()
     a = torch.randn(50, 50, device="openreg")
     (a @ a).relu_().sum(0)
+    torch.openreg.synchronize()
     with torch.openreg.stream(stream), held(stream):
         b = (a @ a).relu_().sum(0)
         assert not stream.query()
