@@ -20,9 +20,7 @@ void ensure_a_device() {
 }
 
 c10::DeviceIndex checked_index(int index) {
-  orDeviceProperties properties{};
-  properties.struct_size = sizeof(properties);
-  OR_CHECK(orGetDeviceProperties(&properties, index));
+  device_properties(index);
   TORCH_CHECK(index < kMaxDevices, "device ", index, " is beyond the ", kMaxDevices,
               " devices that are used here");
   return static_cast<c10::DeviceIndex>(index);
@@ -59,7 +57,7 @@ c10::DeviceIndex resolve(c10::Device device) {
   return checked_index(device.index());
 }
 
-orDeviceProperties device_properties(c10::DeviceIndex index) {
+orDeviceProperties device_properties(int index) {
   orDeviceProperties properties{};
   properties.struct_size = sizeof(properties);
   OR_CHECK(orGetDeviceProperties(&properties, index));

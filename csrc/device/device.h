@@ -41,7 +41,8 @@ OPENREG_EXPORT c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index);
 /// `device` if it has an index, else the current device; throws if the index is out of range.
 OPENREG_EXPORT c10::DeviceIndex resolve(c10::Device device);
 
-OPENREG_EXPORT orDeviceProperties device_properties(c10::DeviceIndex index);
+/// Throws AcceleratorError if there is no such device.
+OPENREG_EXPORT orDeviceProperties device_properties(int index);
 
 /// Waits for all streams of the device. A device that nothing has used has nothing to wait for.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex index);

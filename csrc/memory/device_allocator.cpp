@@ -1,8 +1,8 @@
 #include "memory/device_allocator.h"
 
 #include "common/check.h"
-#include "common/wait.h"
 #include "device/device.h"
+#include "memory/blocks_by_address.h"
 #include "memory/kernel_view.h"
 #include "memory/pool.h"
 #include "memory/routes.h"
@@ -14,8 +14,6 @@
 #include <torch/library.h>
 
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 #include <vector>
 
 namespace openreg {
@@ -48,34 +46,19 @@ void free_block(void* context) {
 
 namespace {
 
-struct ByAddress {
-  std::mutex mutex;  // guards blocks
-  std::unordered_map<void*, Block*> blocks;
-};
-
-ByAddress& by_address() {
-  static auto* all = new ByAddress;
+BlocksByAddress& lazily_cloned() {
+  static auto* all = new BlocksByAddress;
   return *all;
 }
 
 }  // namespace
 
 Block* block_at(void* ptr) {
-  std::lock_guard<std::mutex> lock(by_address().mutex);
-  const auto found = by_address().blocks.find(ptr);
-  return found == by_address().blocks.end() ? nullptr : found->second;
+  return lazily_cloned().find(ptr);
 }
 
 void free_by_address(void* ptr) {
-  Block* block = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(by_address().mutex);
-    auto gone = by_address().blocks.extract(ptr);
-    block = gone.empty() ? nullptr : gone.mapped();
-  }
-  if (block != nullptr) {
-    free_block(block);
-  }
+  free_block(lazily_cloned().take(ptr));
 }
 
 void refresh_alias(Block* block, size_t bytes) {
@@ -108,7 +91,6 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
-  const WaitScope waiting;
   collect_shared();
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
@@ -154,10 +136,7 @@ bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
     void* ptr = changed.get();
     const c10::Device device = changed.device();
     auto* block = static_cast<Block*>(changed.release_context());
-    {
-      std::lock_guard<std::mutex> lock(by_address().mutex);
-      by_address().blocks.insert_or_assign(ptr, block);
-    }
+    lazily_cloned().add(ptr, block);
     changed = c10::DataPtr(ptr, ptr, &free_by_address, device);
   }
   return data.get_context() == nullptr || data.get_deleter() == &free_by_address;

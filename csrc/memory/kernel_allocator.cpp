@@ -1,14 +1,13 @@
 #include "memory/kernel_allocator.h"
 
+#include "memory/blocks_by_address.h"
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/flat_hash_map.h>
 #include <openreg/openreg.h>
 
 #include <cstring>
-#include <mutex>
 
 namespace openreg {
 namespace {
@@ -23,30 +22,8 @@ thread_local std::span<Offer> offers;
 
 // Memory from the pool that a kernel holds: kernel-view address to block. raw_deallocate brings back nothing
 // but the address, and so the address is the context of every DataPtr here.
-class Born {
- public:
-  void add(void* kernel_ptr, Block* block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    blocks_.emplace(kernel_ptr, block);
-  }
-  Block* take(void* kernel_ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = blocks_.find(kernel_ptr);
-    if (found == blocks_.end()) {
-      return nullptr;
-    }
-    Block* block = found->second;
-    blocks_.erase(found);
-    return block;
-  }
-
- private:
-  std::mutex mutex_;  // guards blocks_
-  ska::flat_hash_map<void*, Block*> blocks_;
-};
-
-Born& born() {
-  static auto* all = new Born;
+BlocksByAddress& born() {
+  static auto* all = new BlocksByAddress;
   return *all;
 }
 

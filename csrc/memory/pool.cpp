@@ -1,7 +1,6 @@
 #include "memory/pool.h"
 
 #include "common/check.h"
-#include "common/wait.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "graph/capture.h"
@@ -88,7 +87,6 @@ void Pool::free(Block* block) noexcept {
   if (C10_UNLIKELY(!caching_) && !capture_underway()) {
     lock.unlock();
     try {
-      const WaitScope waiting;
       empty_cache();
     } catch (const std::exception&) {
       // It stays cached, and whoever empties the cache next is told.

@@ -159,6 +159,7 @@ class OPENREG_EXPORT Pool {
   void remember_segment(Block* block, const Context& context);
   void forget_segments(const std::vector<Block*>& segments);
   void give_back(const std::vector<Block*>& segments, Lock& lock);
+  void wait_for_those_who_give_back(Lock& lock);
   void report_to_profiler(const Block* block, int sign) const;
   size_t largest_free() const;
   void forget_old_pools();

@@ -70,8 +70,10 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     lock.unlock();
     collect_shared();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
-    const WaitScope waiting;
-    const orError_t waited = orDeviceSynchronize();
+    const orError_t waited = [] {
+      const WaitScope waiting;
+      return orDeviceSynchronize();
+    }();
     const bool may_wait = waited != orErrorNotPermitted;
     if (may_wait) {
       OR_CHECK(waited);
@@ -84,8 +86,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     }
     give_back(take_whole_segments(), lock);
     if (may_wait) {
-      // What another thread is giving back is in no book, and not yet the runtime's.
-      given_back_.wait(lock, [&] { return giving_back_ == 0; });
+      wait_for_those_who_give_back(lock);
     }
     length = segment_length(size, true);
     answer = reserve(&ptr, length);
@@ -202,6 +203,16 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
   }
 }
 
+// What another thread is giving back is in no book, and not yet the runtime's.
+void Pool::wait_for_those_who_give_back(Lock& lock) {
+  {
+    const WaitScope waiting;
+    given_back_.wait(lock, [&] { return giving_back_ == 0; });
+    lock.unlock();  // Python's lock is not taken under the pool's: others take them the other way round
+  }
+  lock.lock();
+}
+
 // Lets go of the lock meanwhile. Inside of a kernel the runtime does not always take memory back, since it
 // cannot wait there; then it stays cached.
 void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
@@ -210,25 +221,30 @@ void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
   }
   DeviceScope scope(device_);
   orError_t failed = orSuccess;
-  std::vector<Block*> kept;
-  ++giving_back_;
-  lock.unlock();
-  for (Block* block : segments) {
-    if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
-      delete block;
-    } else {
-      failed = answer;
-      kept.push_back(block);
+  {
+    const WaitScope waiting;
+    std::vector<Block*> kept;
+    ++giving_back_;
+    lock.unlock();
+    for (Block* block : segments) {
+      if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
+        delete block;
+      } else {
+        failed = answer;
+        kept.push_back(block);
+      }
     }
+    lock.lock();
+    for (Block* block : kept) {
+      remember_segment(block, nullptr);
+      cache_of(block->stream, block->home).tree(block->small).insert(block);
+    }
+    if (--giving_back_ == 0) {
+      given_back_.notify_all();
+    }
+    lock.unlock();  // as above
   }
   lock.lock();
-  for (Block* block : kept) {
-    remember_segment(block, nullptr);
-    cache_of(block->stream, block->home).tree(block->small).insert(block);
-  }
-  if (--giving_back_ == 0) {
-    given_back_.notify_all();
-  }
   if (failed != orErrorNotPermitted) {
     OR_CHECK(failed);
   }

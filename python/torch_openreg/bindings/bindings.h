@@ -8,13 +8,8 @@
 
 namespace py = pybind11;
 
-/// The index as torch's type, which is narrower. Throws AcceleratorError if no device has it.
-inline c10::DeviceIndex checked(int device) {
-  return openreg::checked_index(device);
-}
-
 inline c10::Stream stream_of(int64_t id, int device) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, checked(device)), id);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, openreg::checked_index(device)), id);
 }
 
 void bind_graph(py::module_& m);

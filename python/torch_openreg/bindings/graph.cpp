@@ -14,19 +14,20 @@ void bind_graph(py::module_& m) {
   m.def("is_current_stream_capturing", wrap_pybind_function_no_gil([] {
           return openreg::stream_is_capturing(openreg::current_stream(openreg::current_device()));
         }));
-  m.def("use_pool", wrap_pybind_function_no_gil(
-                        [](int device, c10::MempoolId_t pool) { openreg::use_pool(checked(device), pool); }));
+  m.def("use_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          openreg::use_pool(openreg::checked_index(device), pool);
+        }));
   m.def("release_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          openreg::release_pool(checked(device), pool);
+          openreg::release_pool(openreg::checked_index(device), pool);
         }));
   m.def("pool_users", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          return openreg::pool_users(checked(device), pool);
+          return openreg::pool_users(openreg::checked_index(device), pool);
         }));
   m.def("begin_thread_route", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          return openreg::begin_thread_route(checked(device), pool);
+          return openreg::begin_thread_route(openreg::checked_index(device), pool);
         }));
   m.def("end_route", wrap_pybind_function_no_gil([](openreg::RouteId route) { openreg::end_route(route); }));
   m.def("empty_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
-          openreg::empty_pool(checked(device), pool);
+          openreg::empty_pool(openreg::checked_index(device), pool);
         }));
 }

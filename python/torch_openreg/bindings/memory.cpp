@@ -53,7 +53,7 @@ py::dict to_dict(const c10::CachingAllocator::DurationStat& stat) {
 
 py::dict memory_stats(int device) {
   HANDLE_TH_ERRORS
-  const auto stats = without_gil([&] { return openreg::pool_of(checked(device)).stats(); });
+  const auto stats = without_gil([&] { return openreg::pool_of(openreg::checked_index(device)).stats(); });
   py::dict dict;
   dict["num_alloc_retries"] = stats.num_alloc_retries;
   dict["num_ooms"] = stats.num_ooms;
@@ -170,10 +170,10 @@ void bind_memory(py::module_& m) {
   m.def("reset_accumulated_host_memory_stats",
         wrap_pybind_function_no_gil([] { openreg::host_allocator().reset_accumulated_stats(); }));
   m.def("set_memory_fraction", wrap_pybind_function_no_gil([](double fraction, int device) {
-          openreg::pool_of(checked(device)).set_memory_fraction(fraction);
+          openreg::pool_of(openreg::checked_index(device)).set_memory_fraction(fraction);
         }));
   m.def("get_memory_fraction", wrap_pybind_function_no_gil([](int device) {
-          return openreg::pool_of(checked(device)).memory_fraction();
+          return openreg::pool_of(openreg::checked_index(device)).memory_fraction();
         }));
   m.def("set_allocator_settings", wrap_pybind_function_no_gil(set_allocator_settings));
   m.def("allocator_settings", allocator_settings);

@@ -22,7 +22,7 @@ namespace {
 using torch::wrap_pybind_function_no_gil;
 
 int exchange_device(int device) {
-  return openreg::exchange_device(checked(device));
+  return openreg::exchange_device(openreg::checked_index(device));
 }
 
 int maybe_exchange_device(int device) {
@@ -39,15 +39,16 @@ void bind_devices(py::module_& m) {
   m.def("init", wrap_pybind_function_no_gil([] { openreg::ensure_a_device(); }));
   m.def("current_device",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
-  m.def("set_device", wrap_pybind_function_no_gil([](int device) { openreg::set_device(checked(device)); }));
+  m.def("set_device",
+        wrap_pybind_function_no_gil([](int device) { openreg::set_device(openreg::checked_index(device)); }));
   m.def("exchange_device", wrap_pybind_function_no_gil(exchange_device));
   m.def("maybe_exchange_device", wrap_pybind_function_no_gil(maybe_exchange_device));
-  m.def("synchronize",
-        wrap_pybind_function_no_gil([](int device) { openreg::synchronize_device(checked(device)); }));
-  m.def("is_open",
-        wrap_pybind_function_no_gil([](int device) { return openreg::device_is_open(checked(device)); }));
+  m.def("synchronize", wrap_pybind_function_no_gil(
+                           [](int device) { openreg::synchronize_device(openreg::checked_index(device)); }));
+  m.def("is_open", wrap_pybind_function_no_gil(
+                       [](int device) { return openreg::device_is_open(openreg::checked_index(device)); }));
   m.def("device_properties",
-        wrap_pybind_function_no_gil([](int device) { return openreg::device_properties(checked(device)); }));
+        wrap_pybind_function_no_gil([](int device) { return openreg::device_properties(device); }));
   py::class_<orDeviceProperties>(m, "DeviceProperties", "What a device is. Sizes in bytes.")
       .def_property_readonly("name", [](const orDeviceProperties& p) { return std::string(p.name); })
       .def_readonly("total_memory", &orDeviceProperties::total_memory)
@@ -66,8 +67,9 @@ void bind_devices(py::module_& m) {
 }
 
 void bind_streams(py::module_& m) {
-  m.def("default_stream_id", wrap_pybind_function_no_gil(
-                                 [](int device) { return openreg::default_stream(checked(device)).id(); }));
+  m.def("default_stream_id", wrap_pybind_function_no_gil([](int device) {
+          return openreg::default_stream(openreg::checked_index(device)).id();
+        }));
   m.def("stream_priority", wrap_pybind_function_no_gil([](int64_t id, int device) {
           return openreg::stream_priority(stream_of(id, device));
         }));
@@ -128,7 +130,7 @@ void bind_random(py::module_& m) {
   m.def("default_generator", [](int device) {
     HANDLE_TH_ERRORS
     return py::reinterpret_steal<py::object>(
-        THPGenerator_initDefaultGenerator(openreg::default_generator(checked(device))));
+        THPGenerator_initDefaultGenerator(openreg::default_generator(openreg::checked_index(device))));
     END_HANDLE_TH_ERRORS_PYBIND
   });
   m.def("philox", &openreg::philox, "Four random words from a counter and a key; for tests.");

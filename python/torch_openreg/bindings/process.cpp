@@ -37,7 +37,7 @@ py::object receive_storage(int device, size_t bytes, const std::string& memory,
   c10::Storage storage;
   {
     const py::gil_scoped_release no_gil;
-    storage = openreg::receive_storage({checked(device), bytes, memory, std::move(events)});
+    storage = openreg::receive_storage({openreg::checked_index(device), bytes, memory, std::move(events)});
   }
   return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::move(storage)));
   END_HANDLE_TH_ERRORS_PYBIND
@@ -58,13 +58,13 @@ void bind_process(py::module_& m) {
   m.def("collect_shared", wrap_pybind_function_no_gil(openreg::collect_shared));
   m.def("make_interprocess_event", [](const py::object& event, int device) {
     HANDLE_TH_ERRORS
-    const c10::DeviceIndex index = checked(device);
+    const c10::DeviceIndex index = openreg::checked_index(device);
     adopt(event, openreg::make_interprocess_event(index), index);
     END_HANDLE_TH_ERRORS_PYBIND
   });
   m.def("open_interprocess_event", [](const py::object& event, int device, const std::string& handle) {
     HANDLE_TH_ERRORS
-    const c10::DeviceIndex index = checked(device);
+    const c10::DeviceIndex index = openreg::checked_index(device);
     adopt(event, openreg::open_event(handle, index), index);
     END_HANDLE_TH_ERRORS_PYBIND
   });
