@@ -98,7 +98,7 @@ bool kernel_refuses(const c10::OperatorHandle& op, const OperatorFacts& facts, c
                     bool any_error) {
   // A backward is given lengths, indices and saved results that describe the real data, and its kernel reads
   // where they say. Its forward has been asked. Other people's kernels may do so too, and may have effects.
-  if (facts.name.find("backward") != std::string::npos || !facts.name.starts_with("aten::")) {
+  if (facts.name.find("backward") != std::string::npos || !facts.is_pytorchs) {
     return false;
   }
   // The dtypes, and what else may choose a kernel or be refused: words, switches, the dtype of the result,

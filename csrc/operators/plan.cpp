@@ -195,14 +195,21 @@ std::unordered_multimap<uint64_t, Entry>& cache() {
   return plans;
 }
 
-const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
-  auto& plans = cache();
-  const auto [begin, end] = plans.equal_range(hash);
+PlanPtr* find(uint64_t hash, const std::vector<int64_t>& words) {
+  const auto [begin, end] = cache().equal_range(hash);
   for (auto it = begin; it != end; ++it) {
-    if (it->second.words == words) {
-      return it->second.plan = std::move(plan);
+    if (C10_LIKELY(it->second.words == words)) {
+      return &it->second.plan;
     }
   }
+  return nullptr;
+}
+
+const PlanPtr& keep(uint64_t hash, std::vector<int64_t> words, PlanPtr plan) {
+  if (PlanPtr* known = find(hash, words)) {
+    return *known = std::move(plan);
+  }
+  auto& plans = cache();
   if (plans.size() >= kMostPlans) {
     plans.clear();
   }
@@ -304,7 +311,8 @@ bool masks_fit(const at::Tensor& self, const std::vector<std::optional<at::Tenso
 }
 
 // The Meta kernels of index_put look at nothing. What its kernel refuses is what reading at these places
-// refuses, and values that do not fit there. Masks, whose places nobody knows yet, are left to the kernel.
+// refuses, and values that do not fit there. How many places a mask has nobody knows yet, so of masks only
+// the shape is looked at.
 bool index_put_refuses(const OperatorFacts& facts, const torch::jit::Stack& stack) {
   const auto* arguments = &stack[stack.size() - facts.arguments];
   const bool puts =
@@ -363,14 +371,11 @@ PlanPtr infer_on_host(const c10::OperatorHandle& op, const OperatorFacts& facts,
 
 const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& facts, const Signature& signature,
                         const torch::jit::Stack& stack, bool* fresh) {
-  const auto [begin, end] = cache().equal_range(signature.hash());
-  for (auto it = begin; it != end; ++it) {
-    if (C10_LIKELY(it->second.words == signature.words())) {
-      *fresh = false;
-      return it->second.plan;
-    }
+  const PlanPtr* known = find(signature.hash(), signature.words());
+  *fresh = known == nullptr;
+  if (C10_LIKELY(known != nullptr)) {
+    return *known;
   }
-  *fresh = true;
   if (facts.shapes_from_kernel && !capture_underway()) {
     static const auto* unknown = new PlanPtr(c10::make_intrusive<Plan>());
     return *unknown;
