@@ -7,7 +7,6 @@ import collections
 import contextlib
 import itertools
 import json
-import threading
 import time
 import warnings
 
@@ -16,7 +15,7 @@ import torch
 from held import held
 from interpreter import execute
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import profile, record_function
 from traces import BOTH, Trace, end, row, trace_of
 
 openreg = torch.openreg
@@ -317,109 +316,6 @@ def test_out_of_memory_is_reported():
     with profile(activities=BOTH, profile_memory=True) as profiler, pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 50, dtype=torch.uint8, device="openreg")
     assert any(e.name() == "[OutOfMemory]" for e in profiler.profiler.kineto_results.events())
-
-
-# ---- Sessions
-
-
-def test_several_sessions_see_their_own_work(each_schedule, a, tmp_path):
-    for operator in ("cos", "sin", "tan"):
-        trace = trace_of(lambda name=operator: getattr(a, name)(), tmp_path)
-        a.exp()
-        assert [e["name"] for e in trace.work] == [f"aten::{operator}"]
-
-
-def test_schedules_record_the_active_steps(each_schedule, a, tmp_path):
-    traces = []
-    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
-    with profile(
-        activities=BOTH, schedule=schedule, on_trace_ready=lambda p: traces.append(Trace(p, tmp_path))
-    ) as profiler:
-        for number in range(8):
-            (a + number).cos()
-            profiler.step()
-    assert len(traces) == 2
-    for trace, first in zip(traces, (2, 6), strict=True):
-        assert [e["name"] for e in trace.of("kernel")] == ["aten::add.Tensor", "aten::cos"] * 2
-        steps = {e["name"] for e in trace.of("gpu_user_annotation")}
-        assert steps == {f"ProfilerStep#{first}", f"ProfilerStep#{first + 1}"}
-
-
-def test_activities_by_default_and_alone(a, tmp_path):
-    assert ProfilerActivity.PrivateUse1 in torch.profiler.supported_activities()
-    with profile() as profiler:
-        a.cos()
-    assert [e["name"] for e in Trace(profiler, tmp_path).work] == ["aten::cos"]
-    with profile(activities=[ProfilerActivity.PrivateUse1]) as profiler:
-        a.sin()
-    trace = Trace(profiler, tmp_path)
-    assert [e["name"] for e in trace.work] == ["aten::sin"]
-    assert trace.of("cpu_op") == []
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        a.tan()
-    trace = Trace(profiler, tmp_path)
-    assert trace.work == [] and trace.calls == []
-    assert len(trace.named("aten::tan")) == 1
-
-
-def test_a_profile_that_ends_with_an_exception_lets_go(a, tmp_path):
-    with pytest.raises(KeyError), profile(activities=BOTH):
-        a.cos()
-        raise KeyError
-    assert [e["name"] for e in trace_of(lambda: a.sin(), tmp_path).work] == ["aten::sin"]
-
-
-def test_two_recorders_cannot_be_on_at_once(a, capfd):
-    with openreg.profiler.record() as recorded:
-        with profile(activities=BOTH) as profiler:
-            a.cos()
-        assert "the profiler does not see openreg: there is a trace subscriber" in capfd.readouterr().err
-        with pytest.raises(RuntimeError, match="only one is possible"), openreg.profiler.record():
-            pass
-    assert any(e.key == "aten::cos" for e in profiler.key_averages())
-    assert "aten::cos" in [r.name for r in recorded.records]
-
-
-def test_launches_of_other_threads_are_seen(a, tmp_path):
-    def body():
-        thread = threading.Thread(target=lambda: [a.cos() for _ in range(20)])
-        thread.start()
-        for _ in range(20):
-            a.sin()
-        thread.join()
-
-    trace = trace_of(body, tmp_path)
-    assert collections.Counter(e["name"] for e in trace.work) == {"aten::cos": 20, "aten::sin": 20}
-    threads = {e["tid"] for e in trace.calls if e["name"].startswith(("orLaunch", "orRun"))}
-    assert len(threads) == 2
-
-
-def test_sessions_begin_and_end_while_other_threads_launch(a):
-    ended = threading.Event()
-
-    def launch():
-        with openreg.stream(openreg.Stream()):
-            while not ended.is_set():
-                for _ in range(10):
-                    a.cos()
-                openreg.current_stream().synchronize()
-
-    threads = [threading.Thread(target=launch) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(4):
-            with profile(activities=BOTH) as profiler:
-                for _ in range(20):
-                    a.sin()
-            events = profiler.profiler.kineto_results.events()
-            on_device = [e.name() for e in events if e.device_type() == DeviceType.PrivateUse1]
-            assert on_device.count("aten::sin") == 20
-            assert set(on_device) <= {"aten::sin", "aten::cos"}
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
 
 
 # ---- The older interface, and options

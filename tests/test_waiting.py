@@ -45,10 +45,12 @@ def test_a_kernel_in_python_and_a_host_that_waits(name):
     execute(f"{KERNEL}\n{WAITS[name]}\ntorch.accelerator.synchronize()")
 
 
-def test_kernels_that_record_stacks_and_a_host_that_empties_the_cache():
-    program = """
+@pytest.mark.parametrize("first", ["", "torch.openreg.memory._record_memory_history()"])
+def test_kernels_that_allocate_and_a_host_that_empties_the_cache(first):
+    """They need the pool's lock, and Python's where stacks are recorded."""
+    program = f"""
         import threading, torch
-        torch.openreg.memory._record_memory_history()
+        {first}
         stop = threading.Event()
 
         def work():
@@ -63,7 +65,8 @@ def test_kernels_that_record_stacks_and_a_host_that_empties_the_cache():
             torch.empty(64 << 20, dtype=torch.uint8, device="openreg")
             torch.accelerator.empty_cache()
         stop.set()
-        thread.join()
+        thread.join(30)
+        assert not thread.is_alive()
     """
     execute(program)
 
