@@ -9,6 +9,7 @@
 #include "operators/nested.h"
 #include "operators/quantized.h"
 #include "operators/sparse.h"
+#include "operators/take_operators.h"
 
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -58,14 +59,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }  // namespace
 
 void register_engine() {
-  // Leaked: registrations end with the process.
-  static auto* m =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(c10::DispatchKey::CPU)) {
     const auto op = dispatcher.findOp(name);
     if (name.getNamespace() == "aten" && op.has_value() && has_own_cpu_kernel_under_a_default(*op)) {
-      m->impl(c10::toString(name).c_str(), engine());
+      take_operator<&run_operator>(name, c10::DispatchKey::PrivateUse1);
     }
   }
   register_sparse_engine();

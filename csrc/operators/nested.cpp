@@ -4,7 +4,6 @@
 #include "operators/take_operators.h"
 
 #include <ATen/NestedTensorImpl.h>
-#include <torch/library.h>
 
 #include <string_view>
 #include <unordered_set>
@@ -105,10 +104,6 @@ void run_nested_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack
   } else {
     run_wrapped_operator(op, stack);
   }
-}
-
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_nested_operator>().debug(kEngineLabel));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
@@ -72,18 +71,6 @@ void run_sparse_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack
   } else {
     run_wrapped_operator(op, stack);
   }
-}
-
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(
-      torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<c10::DispatchKey::SparseCPU>>().debug(
-          kEngineLabel));
-}
-
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(
-      torch::CppFunction::makeFromBoxedFunction<&run_sparse_operator<c10::DispatchKey::SparseCsrCPU>>().debug(
-          kEngineLabel));
 }
 
 // Indices and values; for compressed layouts compressed indices, plain indices and values.
