@@ -79,12 +79,15 @@ void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
   if (C10_UNLIKELY(tensor.is_quantized())) {
     follow_quantizer(tensor, alias);
   }
-  if (C10_LIKELY(impl->sizes() == twin->sizes() && impl->strides() == twin->strides())) {
-    return;
-  }
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   c10::StorageImpl* seen = twin->unsafe_storage().unsafeGetStorageImpl();
-  if (seen->data() != kernel_view(storage->mutable_data())) {
+  const bool moved = storage->data() != nullptr
+                         ? seen->data() != kernel_view(const_cast<void*>(storage->data()))
+                         : seen->data() != nullptr;
+  if (C10_LIKELY(!moved && impl->sizes() == twin->sizes() && impl->strides() == twin->strides())) {
+    return;
+  }
+  if (moved) {
     // The kernel needed more memory than there was, and got it from the pool.
     if (Block* block = block_of(storage->data_ptr())) {
       block->alias.reset();  // it has gone with the kernel to other memory
@@ -94,6 +97,13 @@ void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
   }
   storage->set_nbytes(std::max(storage->nbytes(), seen->nbytes()));
   impl->set_sizes_and_strides(twin->sizes(), twin->strides(), twin->storage_offset());
+}
+
+void AliasPlace::restore() const {
+  if (left()) {
+    storage->set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(data), c10::Device(c10::kCPU)));
+  }
+  storage->set_nbytes(bytes);
 }
 
 }  // namespace openreg

@@ -27,4 +27,22 @@ at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like);
 /// After a kernel wrote to `alias` of `tensor`: if it has resized it, the tensor follows.
 void follow_resize(const at::Tensor& tensor, const at::Tensor& alias);
 
+/// Where an alias was. A kernel that needs more room than there is takes the alias' storage, which belongs to
+/// a block and serves its later aliases, to other memory. If the kernel has failed, the tensor does not
+/// follow.
+struct AliasPlace {
+  explicit AliasPlace(const at::Tensor& alias)
+      : storage(alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()),
+        data(storage->data()),
+        bytes(storage->nbytes()) {}
+
+  bool left() const { return storage->data() != data; }
+  /// The storage is there again, as an alias that owns nothing.
+  void restore() const;
+
+  c10::StorageImpl* storage;  // kept by the alias
+  const void* data;
+  size_t bytes;
+};
+
 }  // namespace openreg

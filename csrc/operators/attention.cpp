@@ -125,9 +125,11 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
   const Tensor k = for_each_query_head(key, query.size(1));
   const Tensor v = for_each_query_head(value, query.size(1));
   Tensor output, logsumexp, dropped;
+  TORCH_CHECK(dropout >= 0 && dropout <= 1, "dropout probability has to be between 0 and 1, but got ",
+              dropout);
   if (dropout > 0) {
     const Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
-    dropped = at::bernoulli(at::full_like(p, 1 - dropout)).div_(1 - dropout);
+    dropped = at::bernoulli(at::full_like(p, 1 - dropout)).div_(dropout < 1 ? 1 - dropout : 1);
     output = at::matmul(p * dropped, v);
     logsumexp = at::empty({0}, query.options().dtype(at::kFloat));
   } else {

@@ -65,7 +65,14 @@ class Call {
     check_uncaptured(device_, "the operator '" + facts_.name + "', which has to run at its call,");
     tell_who_requires_gradients();
     note_run(facts_);
-    run_kernel(facts_.name.c_str(), device_, [this] { call_cpu_kernel(); });
+    try {
+      run_kernel(facts_.name.c_str(), device_, [this] { call_cpu_kernel(); });
+    } catch (...) {
+      for (const Twin& twin : written_) {
+        twin.place.restore();
+      }
+      throw;
+    }
   }
 
   void finish() {
@@ -87,6 +94,7 @@ class Call {
   struct Twin {
     at::Tensor device;
     at::Tensor alias;
+    AliasPlace place;
   };
 
   void call_cpu_kernel() {
@@ -165,7 +173,7 @@ class Call {
 
   void keep(at::Tensor device, at::Tensor twin, size_t argument, bool writes) {
     if (writes) {
-      written_.push_back({device, twin});
+      written_.push_back({device, twin, AliasPlace(twin)});
     }
     inputs_.push_back({std::move(device), argument});
   }

@@ -1,6 +1,7 @@
 #include "operators/facts.h"
 
 #include "operators/launch_site.h"
+#include "operators/overlap.h"
 #include "operators/widen.h"
 #include "operators/work.h"
 
@@ -197,6 +198,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
+  facts->refuses_overlap = refuses_overlap(facts->name);
   facts->widened = widened_dtypes(op.operator_name().name);
   facts->takes_host_tensors = is_indexing(op.operator_name().name) ||
                               facts->name == "aten::_nested_from_padded" ||

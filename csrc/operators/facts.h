@@ -35,6 +35,7 @@ struct OperatorFacts {
   bool depends_on_data;     // the number, or the host value, of its results does, on any device
   bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
   bool writes_arguments;    // any of them
+  bool refuses_overlap;     // see overlap.h
   uint64_t widened;         // dtypes, as bits, that the CPU lacks and CUDA has; see widen.h
   bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
 };

@@ -117,6 +117,10 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   for (const Plan::Resize& resize : plan->resizes) {
     resize_output((*stack)[begin + resize.argument].toTensor(), resize.to, !fresh);
   }
+  if (C10_UNLIKELY(!plan->resizes.empty()) &&
+      writes_overlap(facts, *stack)) {  // it has grown into an argument
+    return false;
+  }
   Filling filling;
   filling.work->set(op, plan, facts.is_pytorchs);
   if (C10_UNLIKELY(facts.may_refuse_data)) {

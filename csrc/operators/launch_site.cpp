@@ -1,7 +1,7 @@
 #include "operators/launch_site.h"
 
-#include <algorithm>
-#include <array>
+#include "operators/words.h"
+
 #include <atomic>
 #include <string_view>
 
@@ -10,10 +10,11 @@ namespace {
 
 std::atomic<LaunchSiteFunction> ask{nullptr};
 
-constexpr std::array<std::string_view, 24> kRefusers = {
-    "index",  "gather",    "scatter", "embedding", "take", "put",    "nll_loss", "linalg",
-    "lu",     "cholesky",  "solve",   "inverse",   "svd",  "eig",    "qr",       "multinomial",
-    "normal", "bernoulli", "poisson", "binomial",  "ctc",  "margin", "bincount", "assert"};
+constexpr std::string_view kRefusers[] = {
+    "index",  "gather",      "scatter",  "embedding", "take",    "put",       "nll",
+    "linalg", "lu",          "cholesky", "solve",     "inverse", "svd",       "eig",
+    "qr",     "multinomial", "normal",   "bernoulli", "poisson", "binomial",  "ctc",
+    "margin", "bincount",    "assert",   "segment",   "unpool",  "remainder", "fmod"};
 
 }  // namespace
 
@@ -27,8 +28,7 @@ std::string launch_site() {
 }
 
 bool may_refuse_data(const std::string& operator_name) {
-  return std::ranges::any_of(
-      kRefusers, [&](std::string_view part) { return operator_name.find(part) != std::string::npos; });
+  return has_word(operator_name, kRefusers);
 }
 
 }  // namespace openreg

@@ -1,4 +1,4 @@
-// The sum of complex numbers without those that are not numbers: CUDA has it, the CPU's kernel refuses it.
+// The sum without what is not a number. Of complex numbers CUDA has it and the CPU's kernel refuses it.
 #include "operators/engine.h"
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,10 @@ namespace {
 void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - op.schema().arguments().size();
   at::Tensor self = (*stack)[begin].toTensor();
+  if ((*stack)[begin + 1].isIntList() && (*stack)[begin + 1].toIntVector().empty()) {
+    (*stack)[begin + 1] =
+        c10::IValue();  // no dimensions are all of them; the Meta kernel thinks that they are none
+  }
   if (!self.is_complex()) {
     run_operator(op, stack);
     return;

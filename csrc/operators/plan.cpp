@@ -4,12 +4,11 @@
 #include "graph/capture.h"
 #include "operators/below.h"
 #include "operators/default_kernel.h"
-#include "operators/dtype_probe.h"
 #include "operators/inference.h"
 #include "operators/map_tensors.h"
+#include "operators/probe.h"
+#include "operators/shape_rules.h"
 #include "profiler/unrecorded.h"
-
-#include <ATen/ExpandUtils.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -286,68 +285,28 @@ PlanPtr plan_without_results() {
   return plan;
 }
 
-PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack);
-
-bool is_mask(const std::optional<at::Tensor>& index) {
-  return index.has_value() && index->defined() &&
-         (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-}
-
-// Whether each mask has the shape of the dimensions that it stands for.
-bool masks_fit(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& indices) {
-  int64_t dim = 0;
-  for (const auto& index : indices) {
-    if (!is_mask(index)) {
-      ++dim;
-      continue;
-    }
-    for (const int64_t size : index->sizes()) {
-      if (dim >= self.dim() || self.size(dim++) != size) {
-        return false;
-      }
-    }
+PlanPtr infer_unasked(const c10::OperatorHandle& op, const OperatorFacts& facts,
+                      const torch::jit::Stack& stack, bool only_itself) {
+  if (only_itself) {
+    return plan_for_itself();
   }
-  return dim <= self.dim();
-}
-
-// The Meta kernels of index_put look at nothing. What its kernel refuses is what reading at these places
-// refuses, and values that do not fit there. How many places a mask has nobody knows yet, so of masks only
-// the shape is looked at.
-bool index_put_refuses(const OperatorFacts& facts, const torch::jit::Stack& stack) {
-  const auto* arguments = &stack[stack.size() - facts.arguments];
-  const bool puts =
-      facts.name.starts_with("aten::index_put") || facts.name.starts_with("aten::_index_put_impl_");
-  if (!puts) {
-    return false;
+  if (returns_nothing(facts)) {
+    return plan_without_results();
   }
-  static const c10::OperatorHandle read =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::index", "Tensor");
-  const at::Tensor& self = arguments[0].toTensor();
-  const at::Tensor& values = arguments[2].toTensor();
-  const auto indices = arguments[1].toOptionalTensorVector();
-  if (std::ranges::any_of(indices, is_mask)) {
-    return !masks_fit(self, indices);
-  }
-  const PlanPtr places = infer(read, facts_of(read), {self, arguments[1]});
-  return !places->can_launch || self.scalar_type() != values.scalar_type() ||
-         !at::is_expandable_to(values.sizes(), places->results[0].tensors[0].sizes);
+  return facts.is_structured ? infer_by_default(op, facts, stack)
+                             : ShapeCall(c10::DispatchKey::Meta, facts, stack).infer(op, stack);
 }
 
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   const Unrecorded unrecorded;
   try {
     const bool only_itself = changes_only_itself(facts, stack);
-    if (kernel_refuses(op, facts, stack, /*any_error=*/only_itself) || index_put_refuses(facts, stack)) {
+    PlanPtr plan = infer_unasked(op, facts, stack, only_itself);
+    if (plan->can_launch &&
+        (breaks_shape_rule(facts, stack) || kernel_refuses(op, facts, stack, *plan, only_itself))) {
       return c10::make_intrusive<Plan>();
     }
-    if (only_itself) {
-      return plan_for_itself();
-    }
-    if (returns_nothing(facts)) {
-      return plan_without_results();
-    }
-    return facts.is_structured ? infer_by_default(op, facts, stack)
-                               : ShapeCall(c10::DispatchKey::Meta, facts, stack).infer(op, stack);
+    return plan;
   } catch (const c10::OutOfMemoryError&) {
     throw;  // nothing to remember: it may fit the next time
   } catch (const std::exception&) {

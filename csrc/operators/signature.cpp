@@ -32,9 +32,9 @@ enum Kind : int64_t {
   kText,
 };
 
-// Of the types that numbers are converted to.
-constexpr std::array<double, 12> kLargest{127,        128,        255,           32767,
-                                          32768,      65504,      65535,         2147483647,
+// Nothing, a probability, and the types that numbers are converted to.
+constexpr std::array<double, 14> kLargest{0,          1,          127,           128,          255,
+                                          32767,      32768,      65504,         65535,        2147483647,
                                           2147483648, 4294967295, 9223372036e+9, 3.4028235e+38};
 
 int64_t word(Kind kind, int64_t payload = 0) {

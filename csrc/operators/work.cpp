@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <atomic>
@@ -106,6 +107,7 @@ Work* Work::take() {
   work->offers_.clear();
   work->held_.clear();
   work->used_ = 0;
+  work->written_.clear();
   return work;
 }
 
@@ -143,6 +145,14 @@ void Work::set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers) {
 }
 
 at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
+  at::Tensor made = fill_alias(tensor, writes);
+  if (writes) {
+    written_.emplace_back(made);
+  }
+  return made;
+}
+
+at::Tensor Work::fill_alias(const at::Tensor& tensor, bool writes) {
   if (used_ == aliases_.size()) {
     aliases_.emplace_back();
   }
@@ -186,8 +196,15 @@ void Work::submit(const orKernel& kernel, orStream_t stream) {
 
 orError_t Work::run(void* args, char* why, size_t why_size) {
   Work* work = *static_cast<Work**>(args);
-  const orError_t result = run_quietly([work] { work->execute(); }, why, why_size);
+  const auto body = [work] {
+    work->execute();
+    TORCH_CHECK(work->restore_aliases(),
+                "the kernel needed more memory for an output than was inferred when it was "
+                "launched");
+  };
+  const orError_t result = run_quietly(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
+    work->restore_aliases();
     std::strncat(why, work->circumstances().c_str(), why_size - std::strlen(why) - 1);
   }
   return result;
@@ -216,6 +233,17 @@ void Work::release(void* args) {
     work->random_ = {};
   }
   recycle(work);
+}
+
+bool Work::restore_aliases() {
+  bool none_left = true;
+  for (const AliasPlace& place : written_) {
+    if (C10_UNLIKELY(place.left())) {
+      place.restore();
+      none_left = false;
+    }
+  }
+  return none_left;
 }
 
 void Work::execute() {
@@ -262,6 +290,11 @@ void Work::place_results(const torch::jit::Stack& stack) {
     const Offer& offer = offers_[next++];
     if (C10_LIKELY(made.defined() && !made.is_conj() && !made.is_neg() &&
                    made.const_data_ptr() == offer.kernel_ptr && made.strides() == spec.strides)) {
+      return;
+    }
+    // Nothing is in its place wherever it is. Some kernels return it in another shape than their Meta
+    // kernels.
+    if (made.defined() && made.numel() == 0 && c10::multiply_integers(spec.sizes) == 0) {
       return;
     }
     TORCH_CHECK(made.defined() && made.sizes() == spec.sizes, "the kernel returned a result of the shape ",

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "memory/kernel_allocator.h"
+#include "operators/alias.h"
 #include "operators/plan.h"
 #include "random/generator.h"
 
@@ -71,11 +72,14 @@ class Work {
   static orError_t run(void* args, char* why, size_t why_size);
   static void release(void* args);
 
+  at::Tensor fill_alias(const at::Tensor& tensor, bool writes);
   void execute();
   void execute(torch::jit::Stack& stack);
   /// The arguments and the place of the launch, in words.
   std::string circumstances() const;
   void place_results(const torch::jit::Stack& stack);
+  /// Aliases that the kernel took elsewhere are where they were. False if there were any.
+  bool restore_aliases();
 
   std::optional<c10::OperatorHandle> op_;
   PlanPtr plan_;
@@ -83,6 +87,7 @@ class Work {
   c10::SmallVector<Offer, 2> offers_;
   c10::SmallVector<at::Tensor, 4> aliases_;  // the first used_ of them are in use
   size_t used_ = 0;
+  c10::SmallVector<AliasPlace, 2> written_;
   c10::SmallVector<at::Tensor, 2> held_;
   std::string site_;
   int generator_ = -1;

@@ -57,3 +57,35 @@ NOT_CAPTURED = {
         ["item", "nn_functional_feature_alpha_dropout_without_train"], "reading a generator's state"
     ),
 }
+
+# Given wrong arguments they crash the process on the CPU: PyTorch's kernels read and write where those say.
+CRASH_THE_CPU = {
+    "lu_unpack",
+    "linalg_ldl_solve",
+    "linalg_lstsq",
+    "linalg_lstsq_grad_oriented",
+    "native_batch_norm",
+    "nn_functional_embedding_bag",
+    "_batch_norm_with_update",
+    "_native_batch_norm_legit",
+    "_segment_reduce_lengths",
+    "_segment_reduce_offsets",
+}
+
+# Wrong arguments that are not refused as by the CPU.
+OTHERWISE_REFUSED = {
+    **dict.fromkeys(
+        ["_softmax_backward_data", "max_pool2d_with_indices_backward"],
+        "late: backwards are not asked, since their forwards were",
+    ),
+    **dict.fromkeys(
+        ["nanmean", "nansum", "nn_functional_multi_margin_loss", "nn_functional_multilabel_margin_loss"],
+        "of dtypes that CUDA has and the CPU lacks",
+    ),
+    "cat": "into its own empty input: the result is right",
+    "nn_functional_linear_cross_entropy_chunked": "of two dtypes, which CUDA refuses and the CPU lets pass",
+    "nn_functional_one_hot": "the CPU looks at the data first; other devices do not",
+    "nn_functional_scaled_dot_product_attention": "of a negative dropout, of which the CPU says that it is positive",
+    "resize_": "to a negative size, of which the CPU says that it is too large",
+    "tensor_split": "takes its indices from the host only, as on CUDA",
+}
