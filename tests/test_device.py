@@ -168,6 +168,7 @@ def test_the_name_is_written_once():
         lambda index: torch.openreg.synchronize(index),
         lambda index: torch.openreg.memory_stats(index),
         lambda index: torch.openreg.device(index).__enter__(),
+        lambda index: torch.openreg.Stream(index),
         lambda index: torch.openreg.use_mem_pool(torch.openreg.MemPool(), index).__enter__(),
     ],
 )

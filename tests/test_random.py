@@ -99,6 +99,11 @@ def test_each_device_has_a_generator_of_its_own():
     assert [g.initial_seed() for g in torch.openreg.default_generators] == [4, 4]
 
 
+def test_a_generator_of_a_device_that_is_not_there_is_refused():
+    with pytest.raises(torch.AcceleratorError, match="device index 9 is out of range"):
+        torch.Generator("openreg:9")
+
+
 def test_states_of_all_devices():
     torch.manual_seed(21)
     states = torch.openreg.get_rng_state_all()

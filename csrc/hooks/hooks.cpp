@@ -38,7 +38,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return default_generator(device < 0 ? current_device() : device);
   }
   at::Generator getNewGenerator(c10::DeviceIndex device) const override {
-    return at::make_generator<Generator>(device < 0 ? current_device() : device);
+    return at::make_generator<Generator>(device < 0 ? current_device() : checked_index(device));
   }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }

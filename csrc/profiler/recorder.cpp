@@ -8,10 +8,11 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <ranges>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace openreg {
 namespace {
@@ -20,6 +21,11 @@ struct Finish {
   uint64_t correlation;
   Interval work;
   orError_t result;
+};
+
+struct Return {
+  uint64_t correlation;
+  Interval call;
 };
 
 struct Launch {
@@ -31,14 +37,22 @@ struct Launch {
 struct Shard {
   std::mutex mutex;  // guards the lists; the thread's own but for the start and the stop
   std::vector<Launch> launches;
+  std::vector<Return> returns;
   std::vector<Finish> finishes;
+
+  void clear() {
+    launches.clear();
+    returns.clear();
+    finishes.clear();
+  }
 };
 
 std::atomic<bool> recording{false};
 
 struct Shards {
-  std::mutex mutex;  // guards the list, not the shards
+  std::mutex mutex;  // guards the lists, not the shards
   std::deque<Shard> all;
+  std::vector<Shard*> left;  // by threads that have ended
 };
 
 Shards& shards() {
@@ -46,14 +60,37 @@ Shards& shards() {
   return *made;
 }
 
-// Shards outlive their threads, as what they hold does.
-Shard& my_shard() {
-  static thread_local Shard* mine = nullptr;
-  if (mine == nullptr) {
-    std::lock_guard<std::mutex> lock(shards().mutex);
-    mine = &shards().all.emplace_back();
+// A shard outlives its thread, as what it holds does, and is then the next thread's.
+class MyShard {
+ public:
+  ~MyShard() {
+    if (shard_ != nullptr) {
+      std::lock_guard<std::mutex> lock(shards().mutex);
+      shards().left.push_back(std::exchange(shard_, nullptr));
+    }
   }
-  return *mine;
+
+  Shard& get() {
+    if (C10_UNLIKELY(shard_ == nullptr)) {
+      std::lock_guard<std::mutex> lock(shards().mutex);
+      std::vector<Shard*>& left = shards().left;
+      if (left.empty()) {
+        shard_ = &shards().all.emplace_back();
+      } else {
+        shard_ = left.back();
+        left.pop_back();
+      }
+    }
+    return *shard_;
+  }
+
+ private:
+  Shard* shard_ = nullptr;
+};
+
+Shard& my_shard() {
+  static thread_local MyShard mine;
+  return mine.get();
 }
 
 // Where this thread is in the program. A session that begins or ends in the middle of an operator leaves
@@ -100,16 +137,6 @@ void note_launch(Shard& shard, const orTraceRecord& record) {
   shard.launches.push_back({std::move(activity), record.stream});
 }
 
-// Kernels launch kernels, so the launch need not be the latest.
-void note_return(Shard& shard, const orTraceRecord& record) {
-  for (Launch& launch : std::views::reverse(shard.launches)) {
-    if (launch.activity.correlation == record.correlation) {
-      launch.activity.call = {record.start_ns, record.end_ns};
-      return;
-    }
-  }
-}
-
 void told(const orTraceRecord* record, void*) {
   Shard& shard = my_shard();
   std::lock_guard<std::mutex> lock(shard.mutex);
@@ -121,7 +148,7 @@ void told(const orTraceRecord* record, void*) {
       note_launch(shard, *record);
       break;
     case orTraceReturned:
-      note_return(shard, *record);
+      shard.returns.push_back({record->correlation, {record->start_ns, record->end_ns}});
       break;
     case orTraceFinished:
       shard.finishes.push_back({record->correlation, {record->start_ns, record->end_ns}, record->result});
@@ -134,17 +161,28 @@ int32_t stream_number(int32_t device, uint64_t id) {
   return number >= 0 ? static_cast<int32_t>(number) : kForeignStreams + static_cast<int32_t>(id);
 }
 
-std::vector<Activity> put_together(std::vector<Launch> launches, const std::vector<Finish>& finishes) {
-  std::unordered_map<uint64_t, const Finish*> by_correlation;
-  by_correlation.reserve(finishes.size());
-  for (const Finish& finish : finishes) {
-    by_correlation.emplace(finish.correlation, &finish);
+template <typename Record>
+std::unordered_map<uint64_t, const Record*> by_correlation(const std::vector<Record>& records) {
+  std::unordered_map<uint64_t, const Record*> found;
+  found.reserve(records.size());
+  for (const Record& record : records) {
+    found.emplace(record.correlation, &record);
   }
+  return found;
+}
+
+std::vector<Activity> put_together(std::vector<Launch> launches, const std::vector<Return>& returns,
+                                   const std::vector<Finish>& finishes) {
+  const auto returned = by_correlation(returns);
+  const auto finished = by_correlation(finishes);
   std::map<std::pair<int32_t, uint64_t>, int32_t> numbers;
   std::vector<Activity> activities;
   activities.reserve(launches.size());
   for (auto& [activity, stream] : launches) {
-    if (const auto found = by_correlation.find(activity.correlation); found != by_correlation.end()) {
+    if (const auto found = returned.find(activity.correlation); found != returned.end()) {
+      activity.call = found->second->call;
+    }
+    if (const auto found = finished.find(activity.correlation); found != finished.end()) {
       activity.work = found->second->work;
       activity.result = found->second->result;
     }
@@ -168,8 +206,7 @@ orError_t start_recording() {
     std::lock_guard<std::mutex> lock(shards().mutex);
     for (Shard& shard : shards().all) {
       std::lock_guard<std::mutex> own(shard.mutex);
-      shard.launches.clear();
-      shard.finishes.clear();
+      shard.clear();
     }
   }
   session.fetch_add(1, std::memory_order_relaxed);
@@ -185,18 +222,19 @@ std::vector<Activity> stop_recording() {
   OR_CHECK(orTraceUnsubscribe());
   recording.store(false, std::memory_order_relaxed);
   std::vector<Launch> launches;
+  std::vector<Return> returns;
   std::vector<Finish> finishes;
   {
     std::lock_guard<std::mutex> lock(shards().mutex);
     for (Shard& shard : shards().all) {
       std::lock_guard<std::mutex> own(shard.mutex);
       std::ranges::move(shard.launches, std::back_inserter(launches));
+      std::ranges::move(shard.returns, std::back_inserter(returns));
       std::ranges::move(shard.finishes, std::back_inserter(finishes));
-      shard.launches.clear();
-      shard.finishes.clear();
+      shard.clear();
     }
   }
-  return put_together(std::move(launches), finishes);
+  return put_together(std::move(launches), returns, finishes);
 }
 
 void push_operation(uint64_t id) {

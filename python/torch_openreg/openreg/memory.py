@@ -292,7 +292,8 @@ def _record_memory_history(
     """Keeps what happens to memory, and the stacks of those who did it, for ``_snapshot``.
 
     ``enabled``: ``"state"`` for what is in use, ``"all"`` for every allocation and free, ``None`` for nothing.
-    ``context``: for what stacks are kept. ``stacks``: of ``"python"``, or ``"all"`` with C++.
+    ``context``: for what stacks are kept. ``stacks``: of ``"python"``, or ``"all"`` with C++. As in ``torch.cuda``
+    it is for all devices, whatever ``device`` says.
     """
     for name, value, known in (
         ("enabled", enabled, (None, "state", "all")),

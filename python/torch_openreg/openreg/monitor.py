@@ -136,17 +136,18 @@ class fallback:
     """What happens in a ``with`` block when an operator runs on a CPU kernel for want of its own.
 
     "allow": nothing, the default. "warn": a warning. "error": ``NotImplementedError``, as on a device that
-    has no fallback. Both name the operator. ``allow`` are operators to which that does not apply, as names
+    has no fallback. Both name the operator. ``allow`` is one or more operators to which that does not apply, as names
     (``"aten::add.Tensor"``, or ``"aten::add"`` for all overloads) or as members of ``torch.ops``. An inner
     block replaces all of what an outer one says.
     """
 
-    def __init__(self, response: str, allow: Iterable[Any] = ()) -> None:
+    def __init__(self, response: str, allow: str | Iterable[Any] = ()) -> None:
         if response not in _RESPONSES:
             raise ValueError(
                 f"there is no response {response!r}: use one of {', '.join(map(repr, _RESPONSES))}"
             )
-        self._inside = _RESPONSES.index(response), [_name(operator) for operator in allow]
+        names = [allow] if isinstance(allow, str) else allow
+        self._inside = _RESPONSES.index(response), [_name(operator) for operator in names]
 
     def __enter__(self) -> None:
         self._before = _C.borrowed_response()

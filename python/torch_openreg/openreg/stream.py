@@ -22,7 +22,7 @@ class Stream(torch.Stream):
         _lazy_init()
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
-        return super().__new__(cls, torch.device(DEVICE_NAME, index_of(device)), priority=priority)
+        return super().__new__(cls, torch.device(DEVICE_NAME, _checked(device)), priority=priority)
 
     @property
     def priority(self) -> int:
