@@ -124,3 +124,11 @@ def test_a_quantized_layer():
 
 def test_printed():
     assert "quantization_scheme=torch.per_tensor_affine" in repr(per_tensor("openreg"))
+
+
+@pytest.mark.parametrize("refused", [torch.sin, torch.sum, torch.abs, lambda q: q + q, lambda q: q @ q.t()])
+def test_what_has_no_quantized_kernel_is_refused_in_words(refused):
+    quantized = torch.quantize_per_tensor(torch.randn(2, 3), 0.1, 0, torch.qint8)
+    for tensor in (quantized, quantized.to("openreg")):
+        with pytest.raises(NotImplementedError, match="Could not run 'aten::.*Quantized"):
+            refused(tensor)

@@ -26,11 +26,10 @@ at::QTensorImpl* impl_of(const at::Tensor& tensor) {
 // has its own, on the host.
 at::QuantizerPtr own_quantizer(const at::Tensor& tensor) {
   const at::QuantizerPtr quantizer = impl_of(tensor)->quantizer();
-  if (quantizer->qscheme() != c10::kPerChannelAffine &&
-      quantizer->qscheme() != c10::kPerChannelAffineFloatQParams) {
+  auto* channels = dynamic_cast<at::PerChannelAffineQuantizer*>(quantizer.get());
+  if (channels == nullptr) {
     return quantizer;
   }
-  auto* channels = static_cast<at::PerChannelAffineQuantizer*>(quantizer.get());
   const auto own = [](const at::Tensor& parameters) {
     return parameters.to(parameters.options().device(c10::kCPU), /*non_blocking=*/false, /*copy=*/true);
   };
