@@ -399,3 +399,43 @@ def test_memory_of_an_output_that_has_grown_is_its_own(schedule):
             torch.add(a, a, out=torch.empty(1, device="openreg"))
         made = [torch.full((2,), float(i), device="openreg") for i in range(8)]
         assert [one.tolist() for one in made] == [[i, i] for i in range(8)]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("which", ["input", "weight"])
+def test_convolutions_keep_channels_last(which, transposed):
+    convolve = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
+    tensors = {"input": torch.randn(2, 4, 16, 16), "weight": torch.randn(4, 4, 3, 3)}
+    tensors[which] = tensors[which].contiguous(memory_format=torch.channels_last)
+
+    def step(device: str) -> tuple[torch.Tensor, ...]:
+        x, w = (
+            torch.empty_strided(t.shape, t.stride(), device=device).copy_(t).requires_grad_()
+            for t in tensors.values()
+        )
+        y = convolve(x, w)
+        return y, *torch.autograd.grad(y.square().sum(), (x, w))
+
+    for mine, theirs in zip(step("openreg"), step("cpu"), strict=True):
+        assert mine.is_contiguous(memory_format=torch.channels_last)
+        assert mine.stride() == theirs.stride()
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-3)
+
+
+def test_operators_that_choose_by_device():
+    z = torch.randn(4, dtype=torch.complex64)
+    assert torch.equal(z.openreg().conj_physical_().cpu(), z.conj())
+    x = torch.tensor([[1, 2, 2], [3, 3, 1]])
+    outputs = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    values, indices = torch.mode(x.openreg(), out=tuple(o.openreg() for o in outputs))
+    assert (values.tolist(), indices.tolist()) == tuple(t.tolist() for t in torch.mode(x))
+
+
+def test_an_output_that_grows_each_time():
+    """The shapes of logcumsumexp come from its kernel, and what was learnt of one output is not true of the next."""
+    x = torch.randn(3, 4)
+    for _ in range(3):
+        for output in (torch.empty(0), torch.empty(3, 4)):
+            there = output.openreg()
+            torch.logcumsumexp(x.openreg(), 1, out=there)
+            torch.testing.assert_close(there.cpu(), torch.logcumsumexp(x, 1))

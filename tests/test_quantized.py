@@ -130,5 +130,5 @@ def test_printed():
 def test_what_has_no_quantized_kernel_is_refused_in_words(refused):
     quantized = torch.quantize_per_tensor(torch.randn(2, 3), 0.1, 0, torch.qint8)
     for tensor in (quantized, quantized.to("openreg")):
-        with pytest.raises(NotImplementedError, match="Could not run 'aten::.*Quantized"):
+        with pytest.raises(NotImplementedError, match=r"Could not run 'aten::.*Quantized"):
             refused(tensor)

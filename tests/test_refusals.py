@@ -119,6 +119,12 @@ WRONG = {
         lambda a, b: torch.cat([a, b], out=b),
         [large(500, 200), large(500, 200)],
     ),
+    "a copy": (lambda a, b: a.copy_(b), [large(500, 200), large(200, 500)]),
+    "a change in place that would grow": (lambda a, b: a.logical_and_(b), [large(500, 1), large(500, 200)]),
+    "an output that is read and would grow": (
+        lambda a, b: torch.add(a, b, out=torch.empty(0, device=a.device)) + torch.add(a, b, out=a),
+        [large(500, 1), large(500, 200)],
+    ),
     "a word": (lambda a: F.gelu(a, approximate="nearly"), [large(500, 200)]),
 }
 

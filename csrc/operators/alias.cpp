@@ -73,11 +73,15 @@ at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like) {
   return result;
 }
 
-void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
+bool follow(const at::Tensor& tensor, const at::Tensor& alias) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::TensorImpl* twin = alias.unsafeGetTensorImpl();
   if (C10_UNLIKELY(tensor.is_quantized())) {
     follow_quantizer(tensor, alias);
+  }
+  impl->_set_neg(twin->is_neg());
+  if (C10_UNLIKELY(impl->is_conj() != twin->is_conj())) {
+    impl->_set_conj(twin->is_conj());
   }
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   c10::StorageImpl* seen = twin->unsafe_storage().unsafeGetStorageImpl();
@@ -85,7 +89,7 @@ void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
                          ? seen->data() != kernel_view(const_cast<void*>(storage->data()))
                          : seen->data() != nullptr;
   if (C10_LIKELY(!moved && impl->sizes() == twin->sizes() && impl->strides() == twin->strides())) {
-    return;
+    return false;
   }
   if (moved) {
     // The kernel needed more memory than there was, and got it from the pool.
@@ -97,6 +101,7 @@ void follow_resize(const at::Tensor& tensor, const at::Tensor& alias) {
   }
   storage->set_nbytes(std::max(storage->nbytes(), seen->nbytes()));
   impl->set_sizes_and_strides(twin->sizes(), twin->strides(), twin->storage_offset());
+  return true;
 }
 
 void AliasPlace::restore() const {

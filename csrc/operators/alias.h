@@ -24,8 +24,9 @@ c10::Storage adopt(const c10::Storage& made_by_kernel, c10::DeviceIndex device);
 /// A device tensor over `storage` with the metadata of `like`.
 at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like);
 
-/// After a kernel wrote to `alias` of `tensor`: if it has resized it, the tensor follows.
-void follow_resize(const at::Tensor& tensor, const at::Tensor& alias);
+/// After a kernel wrote to `alias` of `tensor`: if it has resized or conjugated it, the tensor follows.
+/// Returns whether it was resized.
+bool follow(const at::Tensor& tensor, const at::Tensor& alias);
 
 /// Where an alias was. A kernel that needs more room than there is takes the alias' storage, which belongs to
 /// a block and serves its later aliases, to other memory. If the kernel has failed, the tensor does not

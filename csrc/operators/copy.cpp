@@ -15,6 +15,7 @@
 #include "operators/overlap.h"
 #include "stream/schedule.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_like.h>
@@ -31,8 +32,9 @@ bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  // What overlaps is refused by the kernel; launched, that would be late.
+  // What overlaps, or does not fit, is refused by the kernel; launched, that would be late.
   if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || partly_in(dst, src)) &&
+      at::is_expandable_to(src.sizes(), dst.sizes()) &&
       (schedule() != orScheduleBlocking || capturing(device))) {
     launch_copy(dst, src);
     return;

@@ -75,9 +75,11 @@ class Call {
     }
   }
 
-  void finish() {
+  /// Whether the next call with this signature has results of the same shapes, in the same places.
+  bool finish() {
+    bool resized = false;
     for (const Twin& twin : written_) {
-      follow_resize(twin.device, twin.alias);
+      resized |= follow(twin.device, twin.alias);
     }
     for (const Wrapper& input : wrappers_) {
       if (input.written) {
@@ -88,6 +90,7 @@ class Call {
     for (size_t i = 0; i < facts_.returned.size(); ++i) {
       finish_result(stack_[first + i], facts_.returned[i]);
     }
+    return !resized;
   }
 
  private:
@@ -121,7 +124,7 @@ class Call {
         value = prepare_wrapper(tensor, i, writes);
       } else if (on_device(tensor)) {
         note_device(device_, tensor.device(), facts_);
-        at::Tensor twin = alias(tensor, writes);
+        at::Tensor twin = twin_of(tensor, writes);
         IValue before = std::exchange(value, IValue(twin));
         keep(std::move(before).toTensor(), std::move(twin), i, writes);
       } else {
@@ -135,6 +138,17 @@ class Call {
     }
   }
 
+  // One alias for one tensor: kernels ask whether an output is an input.
+  at::Tensor twin_of(const at::Tensor& tensor, bool writes) {
+    at::Tensor twin = alias(tensor, writes);
+    for (const Input& input : inputs_) {
+      if (input.device.is_same(tensor) && input.twin.storage().is_alias_of(twin.storage())) {
+        return input.twin;
+      }
+    }
+    return twin;
+  }
+
   at::Tensor prepare_tensor(const at::Tensor& tensor, bool writes) {
     if (!on_device(tensor)) {
       note_host(tensor, writes);
@@ -144,7 +158,7 @@ class Call {
       return prepare_wrapper(tensor, kInList, writes);
     }
     note_device(device_, tensor.device(), facts_);
-    at::Tensor twin = alias(tensor, writes);
+    at::Tensor twin = twin_of(tensor, writes);
     keep(tensor, twin, kInList, writes);
     return twin;
   }
@@ -175,7 +189,7 @@ class Call {
     if (writes) {
       written_.push_back({device, twin, AliasPlace(twin)});
     }
-    inputs_.push_back({std::move(device), argument});
+    inputs_.push_back({std::move(device), std::move(twin), argument});
   }
 
   void note_host(const at::Tensor& tensor, bool writes) {
@@ -250,6 +264,7 @@ class Call {
 
   struct Input {
     at::Tensor device;
+    at::Tensor twin;
     size_t argument;  // or kInList
   };
 
@@ -313,8 +328,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call call(op, facts, stack, /*dense=*/true);
   call.prepare();
   call.run();
-  call.finish();
-  if (remember) {
+  if (call.finish() && remember) {
     remember_plan(facts, signature, *stack);
   }
 }

@@ -141,6 +141,10 @@ Behaviour behaviour_of(const c10::OperatorHandle& op) {
       !op.operator_name().name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
     return Behaviour::Wait;
   }
+  // It may set its output's conjugate bit instead of conjugating, which nobody would see later.
+  if (op.operator_name().name == "aten::linalg_lu_solve" && op.operator_name().overload_name == "out") {
+    return Behaviour::Wait;
+  }
   // Quantized results: the quantizer may depend on data, and Meta kernels answer without one.
   if (op.operator_name().name.starts_with("aten::quantize_per_")) {
     return Behaviour::Wait;

@@ -42,7 +42,8 @@ void resize_and_run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_operator(op, stack);
 }
 
-constexpr const char* kChooseByDevice[] = {"convolution", "_convolution", "convolution_backward"};
+constexpr const char* kChooseByDevice[] = {"convolution", "_convolution", "convolution_backward",
+                                           "conj_physical_", "mode.values"};
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(engine());

@@ -64,6 +64,19 @@ void resize_output(const at::Tensor& output, const TensorSpec& to, bool warn) {
   output.unsafeGetTensorImpl()->set_sizes_and_strides(to.sizes, to.strides);
 }
 
+// An output that would grow and is an input as well. Kernels refuse that.
+bool is_read_too(const OperatorFacts& facts, const torch::jit::Stack& stack, size_t argument) {
+  const size_t begin = stack.size() - facts.arguments;
+  const at::Tensor& output = stack[begin + argument].toTensor();
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    const IValue& value = stack[begin + i];
+    if (i != argument && value.isTensor() && value.toTensor().is_same(output)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void add_argument(Work& work, const IValue& value, bool writes) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
@@ -115,6 +128,9 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
   DeviceScope scope(device);
   const size_t begin = stack->size() - facts.arguments;
   for (const Plan::Resize& resize : plan->resizes) {
+    if (is_read_too(facts, *stack, resize.argument)) {
+      return false;
+    }
     resize_output((*stack)[begin + resize.argument].toTensor(), resize.to, !fresh);
   }
   if (C10_UNLIKELY(!plan->resizes.empty()) &&

@@ -5,6 +5,7 @@
 #include "operators/below.h"
 #include "operators/default_kernel.h"
 #include "operators/inference.h"
+#include "operators/layout.h"
 #include "operators/map_tensors.h"
 #include "operators/probe.h"
 #include "operators/shape_rules.h"
@@ -302,6 +303,7 @@ PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const t
   try {
     const bool only_itself = changes_only_itself(facts, stack);
     PlanPtr plan = infer_unasked(op, facts, stack, only_itself);
+    follow_layout(facts, stack, *plan);
     if (plan->can_launch &&
         (breaks_shape_rule(facts, stack) || kernel_refuses(op, facts, stack, *plan, only_itself))) {
       return c10::make_intrusive<Plan>();

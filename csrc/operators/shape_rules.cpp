@@ -115,6 +115,10 @@ bool grid_sampler(const IValue* arguments) {
   return arguments[0].toTensor().scalar_type() != arguments[1].toTensor().scalar_type();
 }
 
+bool masked_scatter(const IValue* arguments) {
+  return !at::is_expandable_to(arguments[1].toTensor().sizes(), arguments[0].toTensor().sizes());
+}
+
 bool embedding_renorm(const IValue* arguments) {
   return arguments[0].toTensor().dim() != 2;
 }
@@ -197,6 +201,7 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"aten::grid_sampler_2d.out", grid_sampler},
       {"aten::grid_sampler_3d", grid_sampler},
       {"aten::grid_sampler_3d.out", grid_sampler},
+      {"aten::masked_scatter_", masked_scatter},
       {"aten::embedding_renorm_", embedding_renorm},
       {"aten::bucketize.Tensor", bucketize},
       {"aten::bucketize.Tensor_out", bucketize},

@@ -89,3 +89,22 @@ OTHERWISE_REFUSED = {
     "resize_": "to a negative size, of which the CPU says that it is too large",
     "tensor_split": "takes its indices from the host only, as on CUDA",
 }
+
+# Results whose strides are not the CPU's: their Meta kernels, which are right for CUDA, say so.
+OTHER_STRIDES = {
+    "fft_hfft2",
+    "fft_rfft2",
+    "fft_rfftn",
+    "linalg_eig",
+    "linalg_lu_solve",
+    "nn_functional_pad_replicate_negative",
+}
+
+# Not compared in other forms, each with the reason.
+OTHER_VARIANTS = {
+    "addr": "the CPU refuses a number in place, and takes it as an output",
+    "normal": "the CPU refuses an output of nothing",
+    "normal_number_mean": "the CPU refuses an output of nothing",
+    "tensor_split": "takes its indices from the host only, as on CUDA",
+    "to": "may leave the device",
+}

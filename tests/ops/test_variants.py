@@ -1,0 +1,193 @@
+"""Every operator as it may be called: on other strides, lazily conjugated, into outputs, in place. All as on the CPU.
+
+`test_ops.py` compares plain calls. Here are inputs with gaps between their elements, channels last, conjugate views;
+outputs that fit, are empty, have other strides, another shape or a wider dtype; the operator that changes its input.
+Of every third operator the first sample, unless `make test-ops` asks for all operators and six samples.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from agreement import DEVICE, OPERATORS, TOLERANCES, move, move_value
+from exceptions import CRASH_THE_CPU, ELSEWHERE, OTHER_STRIDES, OTHER_VARIANTS, RANDOM
+from torch.utils import _pytree as pytree
+
+ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
+SAMPLES = 6 if ALL else 1
+DTYPES = [torch.float32, torch.complex64]
+NAMES = sorted(set(OPERATORS) - ELSEWHERE - set(OTHER_VARIANTS) - CRASH_THE_CPU)[:: 1 if ALL else 3]
+
+Arguments = tuple[object, tuple, dict]
+
+
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: object) -> object:
+    return pytree.tree_map(lambda x: function(x) if isinstance(x, torch.Tensor) else x, tree)
+
+
+def tensors(tree: object) -> list[torch.Tensor]:
+    return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """The same strides over memory of its own."""
+    if x.is_conj():
+        return copied(x.conj()).conj()
+    if x.layout != torch.strided or x.numel() == 0:
+        return x.detach().clone()
+    length = x.untyped_storage().nbytes() // x.itemsize
+    whole = x.detach().as_strided((length,), (1,), 0).clone()
+    return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def moved(x: torch.Tensor) -> torch.Tensor:
+    return move(x.conj()).conj() if x.is_conj() else move(x)
+
+
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def conjugate_view(x: torch.Tensor) -> torch.Tensor:
+    return x.conj_physical().conj() if x.is_complex() else x
+
+
+def forms(name: str) -> Iterator[tuple[str, Arguments]]:
+    operator = OPERATORS[name]
+    for dtype in DTYPES:
+        if dtype not in operator.supported_dtypes("cpu"):
+            continue
+        torch.manual_seed(0)
+        for number, sample in zip(range(SAMPLES), operator.sample_inputs("cpu", dtype), strict=False):
+            plain = map_tensors(torch.Tensor.detach, (sample.input, sample.args, sample.kwargs))
+            if not tensors(plain) or any(x.layout != torch.strided for x in tensors(plain)):
+                continue
+            what = f"{name} {dtype} sample {number}"
+            yield what, plain
+            with_gaps = sample.noncontiguous()
+            yield f"{what}, gaps", map_tensors(copied, (with_gaps.input, with_gaps.args, with_gaps.kwargs))
+            if any(x.dim() == 4 for x in tensors(plain)):
+                yield f"{what}, channels last", map_tensors(channels_last, plain)
+            if dtype.is_complex:
+                yield f"{what}, conjugate", map_tensors(conjugate_view, plain)
+
+
+def fresh(arguments: Arguments, device: str) -> Arguments:
+    """Arguments of one call, on that device with the same strides."""
+    own = map_tensors(copied, arguments)
+    if device == "cpu":
+        return own
+    return pytree.tree_map(lambda x: moved(x) if isinstance(x, torch.Tensor) else move_value(x), own)
+
+
+def same(mine: object, theirs: object, what: str, values: bool = True, strides: bool = True) -> None:
+    assert len(tensors(mine)) == len(tensors(theirs)), what
+    for m, t in zip(tensors(mine), tensors(theirs), strict=True):
+        assert m.device.type == DEVICE, what
+        assert (m.shape, m.dtype) == (t.shape, t.dtype), what
+        if strides and t.numel() > 1:
+            assert m.stride() == t.stride(), what
+        if values:
+            rtol, atol = TOLERANCES.get(t.dtype, (1e-4, 1e-4))
+            torch.testing.assert_close(
+                m.detach().cpu(),
+                t.detach(),
+                rtol=rtol,
+                atol=atol,
+                equal_nan=True,
+                msg=lambda text: f"{what}: {text}",
+            )
+
+
+def either(call: Callable[[], object]) -> tuple[object, Exception | None]:
+    torch.manual_seed(1)
+    try:
+        result = call()
+        torch.openreg.synchronize()
+        return result, None
+    except Exception as error:
+        return None, error
+
+
+def both(what: str, theirs: Callable[[], object], mine: Callable[[], object]) -> tuple[object, object] | None:
+    """What the two return; None if both refuse."""
+    expected, refused = either(theirs)
+    found, refused_here = either(mine)
+    assert (refused is None) == (refused_here is None), f"{what}\nthe CPU: {refused}\nhere: {refused_here}"
+    return None if refused is not None else (found, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_strides_of_inputs(name: str) -> None:
+    operator = OPERATORS[name]
+    for what, arguments in forms(name):
+        theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
+        results = both(
+            what,
+            lambda a=theirs: operator(a[0], *a[1], **a[2]),
+            lambda a=mine: operator(a[0], *a[1], **a[2]),
+        )
+        if results is not None:
+            same(*results, what, name not in RANDOM, name not in OTHER_STRIDES)
+
+
+def reversed_strides(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(x.shape[::-1], dtype=x.dtype).permute(list(range(x.dim()))[::-1])
+
+
+def wider(x: torch.Tensor) -> torch.Tensor:
+    dtypes = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+    return torch.zeros(x.shape, dtype=dtypes.get(x.dtype, x.dtype))
+
+
+OUTPUTS = {
+    "that fits": lambda x: torch.zeros(x.shape, dtype=x.dtype),
+    "of nothing": lambda x: torch.empty(0, dtype=x.dtype),
+    "with other strides": reversed_strides,
+    "of another shape": lambda x: torch.zeros([size + 1 for size in x.shape], dtype=x.dtype),
+    "of a wider dtype": wider,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in NAMES if OPERATORS[name].supports_out])
+def test_outputs(name: str) -> None:
+    operator = OPERATORS[name]
+    for what, arguments in forms(name):
+        a = fresh(arguments, "cpu")
+        made, refused = either(lambda a=a: operator(a[0], *a[1], **a[2]))
+        if refused is not None or any(x.layout != torch.strided for x in tensors(made)):
+            continue
+        for which, output in OUTPUTS.items():
+            for _ in range(2):  # once inferred, once remembered
+                theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
+                into = [output(x) for x in tensors(made)]
+                into_there = [moved(x) for x in into]
+                pack = (lambda x: x[0]) if isinstance(made, torch.Tensor) else tuple
+                results = both(
+                    f"{what}, an output {which}",
+                    lambda a=theirs, o=into, p=pack: operator(a[0], *a[1], **{**a[2], "out": p(o)}),
+                    lambda a=mine, o=into_there, p=pack: operator(a[0], *a[1], **{**a[2], "out": p(o)}),
+                )
+                if results is None:
+                    continue
+                keeps_strides = which not in ("of nothing", "of another shape")
+                same(into_there, into, f"{what}, an output {which}", name not in RANDOM, keeps_strides)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in NAMES if OPERATORS[name].inplace_variant])
+def test_in_place(name: str) -> None:
+    operator = OPERATORS[name]
+    for what, arguments in forms(name):
+        theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
+        results = both(
+            f"{what}, in place",
+            lambda a=theirs: operator.inplace_variant(a[0], *a[1], **a[2]),
+            lambda a=mine: operator.inplace_variant(a[0], *a[1], **a[2]),
+        )
+        if results is not None:
+            assert results[0] is mine[0]
+            same(mine[0], theirs[0], f"{what}, in place", name not in RANDOM)
