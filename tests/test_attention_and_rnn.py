@@ -183,3 +183,16 @@ def test_a_backend_of_attention_can_be_demanded():
                 F.scaled_dot_product_attention(q, q[:1], q[:1])
     with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="not permitted"):
         F.scaled_dot_product_attention(q, q, q)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_backward_needs_is_made_whoever_runs_the_kernel(seed):
+    """The kernel of an LSTM looks whether gradients are wanted: by the thread that launched it, not by its own."""
+    with torch.openreg.schedule("adversarial", seed=seed):
+        model, data = nn.LSTM(3, 4).openreg(), torch.randn(2, 1, 3).openreg()
+        for _ in range(2):
+            output, _ = model(data)
+            with torch.no_grad():
+                torch.openreg.synchronize()
+            output.sum().backward()
+        torch.openreg.synchronize()

@@ -93,8 +93,9 @@ bool shapes_from_kernel(const std::string& name) {
          name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
          name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm") ||
          name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer") ||
-         name.starts_with("aten::geqrf") || name.starts_with("aten::_logcumsumexp") ||
-         name.starts_with("aten::histogram") || name.starts_with("aten::_histogramdd");
+         name.starts_with("aten::multilabel_margin_loss_forward") || name.starts_with("aten::geqrf") ||
+         name.starts_with("aten::_logcumsumexp") || name.starts_with("aten::histogram") ||
+         name.starts_with("aten::_histogramdd");
 }
 
 // The length of these is made of their numbers.

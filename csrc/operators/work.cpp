@@ -11,6 +11,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/accumulate.h>
 
@@ -42,12 +43,16 @@ bool is_worker() {
   return !launches && !WaitScope::entered_by_this_thread();
 }
 
-// A kernel sees the launching thread's number of threads and treatment of denormals. A worker keeps them for
-// the next kernel, since setting them costs; a host thread that runs work while it waits has its own back
-// afterwards.
+// A kernel sees the launching thread's number of threads, its treatment of denormals and whether it wants
+// gradients. A worker keeps them for the next kernel, since setting them costs; a host thread that runs work
+// while it waits has its own back afterwards.
 class LaunchersSettings {
  public:
-  LaunchersSettings(int threads, unsigned float_mode) : mode_before_(float_mode_now()) {
+  LaunchersSettings(int threads, unsigned float_mode, bool gradients)
+      : mode_before_(float_mode_now()), gradients_before_(c10::GradMode::is_enabled()) {
+    if (C10_UNLIKELY(gradients_before_ != gradients)) {
+      c10::GradMode::set_enabled(gradients);
+    }
     if (C10_UNLIKELY(mode_before_ != float_mode)) {
       set_float_mode(float_mode);
     }
@@ -60,6 +65,9 @@ class LaunchersSettings {
     }
   }
   ~LaunchersSettings() {
+    if (!is_worker()) {
+      c10::GradMode::set_enabled(gradients_before_);
+    }
     if (C10_UNLIKELY(threads_before_ > 0) && !is_worker()) {
       at::set_num_threads(threads_before_);
     }
@@ -73,6 +81,7 @@ class LaunchersSettings {
  private:
   int threads_before_ = 0;
   unsigned mode_before_;
+  bool gradients_before_;
 };
 
 // How much is launched and not done. Work that waits in long queues is cold when its turn comes, so a thread
@@ -142,6 +151,7 @@ void Work::set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers) {
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
   float_mode_ = float_mode_now();
+  gradients_ = c10::GradMode::is_enabled();
 }
 
 at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
@@ -262,7 +272,7 @@ void Work::execute() {
 
 void Work::execute(torch::jit::Stack& stack) {
   const OfferScope scope(takes_offers_ ? std::span<Offer>(offers_) : std::span<Offer>());
-  const LaunchersSettings settings(threads_, float_mode_);
+  const LaunchersSettings settings(threads_, float_mode_, gradients_);
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }

@@ -98,6 +98,7 @@ class Work {
   torch::jit::Stack scratch_;
   int threads_ = 0;
   unsigned float_mode_ = 0;
+  bool gradients_ = true;  // are wanted; some kernels then return what backward needs
   Work* next_ = nullptr;
 };
 
