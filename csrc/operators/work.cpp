@@ -158,6 +158,9 @@ at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
   at::Tensor made = fill_alias(tensor, writes);
   if (writes) {
     written_.emplace_back(made);
+    if (C10_UNLIKELY(!aliases_[used_ - 1].defined())) {
+      held_.push_back(made);  // the place needs its storage
+    }
   }
   return made;
 }
