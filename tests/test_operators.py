@@ -439,3 +439,17 @@ def test_an_output_that_grows_each_time():
             there = output.openreg()
             torch.logcumsumexp(x.openreg(), 1, out=there)
             torch.testing.assert_close(there.cpu(), torch.logcumsumexp(x, 1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_dtype_is_that_of_the_call(seed):
+    """There is one for all threads: what depends on another than float32 has run when the call returns."""
+    x = torch.tensor([1, 2, 7])
+    with torch.openreg.schedule("adversarial", seed=seed):
+        torch.set_default_dtype(torch.float64)
+        try:
+            there, here = x.openreg(), [x / 3, x.sqrt(), x.float() / 3]
+            mine = [there / 3, there.sqrt(), there.float() / 3]
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert all(torch.equal(m.cpu(), t) and m.dtype == t.dtype for m, t in zip(mine, here, strict=True))

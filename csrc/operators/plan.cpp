@@ -298,14 +298,35 @@ PlanPtr infer_unasked(const c10::OperatorHandle& op, const OperatorFacts& facts,
                              : ShapeCall(c10::DispatchKey::Meta, facts, stack).infer(op, stack);
 }
 
+// Whether a dtype that was set to be the default decides how the kernel computes: there is one for all
+// threads, and it may be another when a launched kernel runs.
+bool needs_default_dtype(const OperatorFacts& facts, const torch::jit::Stack& stack, const Plan& plan) {
+  const at::ScalarType now = c10::get_default_dtype_as_scalartype();
+  if (C10_LIKELY(now == at::kFloat)) {
+    return false;
+  }
+  bool decided = false;  // by an argument
+  for (size_t i = stack.size() - facts.arguments; i < stack.size(); ++i) {
+    map_tensors(stack[i], [&](const at::Tensor& tensor) {
+      decided |= tensor.defined() && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+      return tensor;
+    });
+  }
+  return !decided && std::ranges::any_of(plan.results, [&](const Plan::Result& result) {
+    return std::ranges::any_of(result.tensors, [&](const TensorSpec& spec) {
+      return spec.defined && c10::toRealValueType(spec.dtype.toScalarType()) == now;
+    });
+  });
+}
+
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
   const Unrecorded unrecorded;
   try {
     const bool only_itself = changes_only_itself(facts, stack);
     PlanPtr plan = infer_unasked(op, facts, stack, only_itself);
     follow_layout(facts, stack, *plan);
-    if (plan->can_launch &&
-        (breaks_shape_rule(facts, stack) || kernel_refuses(op, facts, stack, *plan, only_itself))) {
+    if (plan->can_launch && (needs_default_dtype(facts, stack, *plan) || breaks_shape_rule(facts, stack) ||
+                             kernel_refuses(op, facts, stack, *plan, only_itself))) {
       return c10::make_intrusive<Plan>();
     }
     return plan;
