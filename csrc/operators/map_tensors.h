@@ -34,4 +34,18 @@ c10::IValue map_tensors(const c10::IValue& value, Replace&& replace) {
   return value;
 }
 
+/// Calls `look(tensor)` for each tensor in it, also in lists, defined or not.
+template <typename Look>
+void for_each_tensor(const c10::IValue& value, Look&& look) {
+  if (value.isTensor()) {
+    look(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor()) {
+        look(element.toTensor());
+      }
+    }
+  }
+}
+
 }  // namespace openreg

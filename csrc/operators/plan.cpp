@@ -307,9 +307,8 @@ bool needs_default_dtype(const OperatorFacts& facts, const torch::jit::Stack& st
   }
   bool decided = false;  // by an argument
   for (size_t i = stack.size() - facts.arguments; i < stack.size(); ++i) {
-    map_tensors(stack[i], [&](const at::Tensor& tensor) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
       decided |= tensor.defined() && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-      return tensor;
     });
   }
   return !decided && std::ranges::any_of(plan.results, [&](const Plan::Result& result) {

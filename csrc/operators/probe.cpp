@@ -112,10 +112,8 @@ int64_t made_by(const Plan& plan) {
 int64_t elements_in(const OperatorFacts& facts, const torch::jit::Stack& stack) {
   int64_t elements = 0;
   for (size_t i = stack.size() - facts.arguments; i < stack.size(); ++i) {
-    map_tensors(stack[i], [&](const at::Tensor& tensor) {
-      elements += tensor.defined() ? tensor.numel() : 0;
-      return tensor;
-    });
+    for_each_tensor(stack[i],
+                    [&](const at::Tensor& tensor) { elements += tensor.defined() ? tensor.numel() : 0; });
   }
   return elements;
 }
@@ -150,10 +148,9 @@ std::vector<int64_t> kind_of(const c10::OperatorHandle& op, const OperatorFacts&
     } else if (value.isInt() || value.isDouble()) {
       kind.push_back(facts.by_kind[i] || facts.generator >= 0 ? number_word(value, facts.by_kind[i]) : 0);
     } else {
-      map_tensors(value, [&](const at::Tensor& tensor) {
+      for_each_tensor(value, [&](const at::Tensor& tensor) {
         kind.push_back(
             static_cast<int64_t>(tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined));
-        return tensor;
       });
     }
   }

@@ -1,10 +1,14 @@
 """Does an operator do on the device what it does on the CPU? Forward, backward, results where they belong."""
 
+import os
+from collections.abc import Callable
+
 import torch
 from exceptions import RANDOM
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
+ALL = os.environ.get("OPENREG_TEST_OPS") == "all"  # what `make test-ops` asks for
 DEVICE = "openreg"
 DTYPES = [
     torch.float32,
@@ -35,6 +39,20 @@ def operators() -> dict[str, object]:
 OPERATORS = operators()
 
 
+def map_tensors(function: Callable[[torch.Tensor], object], tree: object) -> object:
+    return tree_map(lambda x: function(x) if isinstance(x, torch.Tensor) else x, tree)
+
+
+def tensors(tree: object) -> list[torch.Tensor]:
+    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def over_copy(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """A strided tensor with its strides and offset, over a copy of its whole storage."""
+    length = x.untyped_storage().nbytes() // x.itemsize
+    return copy(x.as_strided((length,), (1,), 0)).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
 def move(leaf: object) -> object:
     """A tensor to the device with its strides and offset, over a copy of its whole storage."""
     if not isinstance(leaf, torch.Tensor):
@@ -42,16 +60,25 @@ def move(leaf: object) -> object:
     source = leaf.detach()
     if leaf.layout != torch.strided or leaf.numel() == 0 or leaf.is_conj() or leaf.is_neg():
         return source.to(DEVICE).requires_grad_(leaf.requires_grad)
-    length = source.untyped_storage().nbytes() // source.itemsize
-    whole = source.as_strided((length,), (1,), 0).to(DEVICE)
-    moved = whole.as_strided(source.shape, source.stride(), source.storage_offset())
-    return moved.detach().requires_grad_(leaf.requires_grad)
+    return over_copy(source, lambda whole: whole.to(DEVICE)).detach().requires_grad_(leaf.requires_grad)
 
 
 def move_value(value: object) -> object:
     if isinstance(value, torch.device) or value == "cpu":
         return torch.device(DEVICE)
     return move(value)
+
+
+def close(mine: torch.Tensor, theirs: torch.Tensor, what: str) -> None:
+    rtol, atol = TOLERANCES.get(theirs.dtype, (1e-4, 1e-4))
+    torch.testing.assert_close(
+        mine.detach().cpu(),
+        theirs.detach(),
+        rtol=rtol,
+        atol=atol,
+        equal_nan=True,
+        msg=lambda text: f"{what}: {text}",
+    )
 
 
 def same(mine: object, theirs: object, what: str, values: bool) -> None:
@@ -65,20 +92,12 @@ def same(mine: object, theirs: object, what: str, values: bool) -> None:
         assert m.shape == t.shape, f"{what}: {tuple(m.shape)}, the CPU has {tuple(t.shape)}"
         assert m.dtype == t.dtype, f"{what}: {m.dtype}, the CPU has {t.dtype}"
         if values:
-            rtol, atol = TOLERANCES.get(t.dtype, (1e-4, 1e-4))
-            torch.testing.assert_close(
-                m.detach().cpu(),
-                t.detach(),
-                rtol=rtol,
-                atol=atol,
-                equal_nan=True,
-                msg=lambda text: f"{what}: {text}",
-            )
+            close(m, t, what)
 
 
 def gradients(output: object, inputs: object) -> tuple[torch.Tensor | None, ...] | None:
-    outputs = [o for o in tree_leaves(output) if isinstance(o, torch.Tensor) and o.requires_grad]
-    inputs = [i for i in tree_leaves(inputs) if isinstance(i, torch.Tensor) and i.requires_grad]
+    outputs = [o for o in tensors(output) if o.requires_grad]
+    inputs = [i for i in tensors(inputs) if i.requires_grad]
     if not outputs or not inputs:
         return None
     total = sum((o.abs() if o.is_complex() else o).float().sum() for o in outputs)

@@ -6,16 +6,13 @@ numbers are not here: their functions in the database set generators' states, wh
 tests/test_graph.py has them.
 """
 
-import os
-
 import pytest
 import torch
-from agreement import OPERATORS
+from agreement import ALL, OPERATORS, map_tensors
 from exceptions import ELSEWHERE, NOT_CAPTURED, RANDOM
 from torch.utils import _pytree as pytree
 
 openreg = torch.openreg
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
 NAMES = sorted(set(OPERATORS) - RANDOM - ELSEWHERE)[:: 1 if ALL else 2]
 CHUNKS = 8
 
@@ -27,19 +24,15 @@ def first_sample(name: str) -> object | None:
     return next(iter(operator.sample_inputs("cpu", torch.float32)), None)
 
 
-def on_tensors(function, tree):
-    return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, tree)
-
-
 def compare(name: str) -> bool:
     """Whether a replay was compared with a launch, or was rightly refused. False if there is nothing to compare."""
     sample = first_sample(name)
     if sample is None:
         return False
-    given = on_tensors(lambda t: t.to("openreg"), (sample.input, sample.args, sample.kwargs))
+    given = map_tensors(lambda t: t.to("openreg"), (sample.input, sample.args, sample.kwargs))
 
     def run():
-        first, args, kwargs = on_tensors(torch.clone, given)
+        first, args, kwargs = map_tensors(torch.clone, given)
         return OPERATORS[name].op(first, *args, **kwargs)
 
     try:

@@ -1,18 +1,15 @@
 """Every layer, loss and optimizer of PyTorch's databases beside the CPU: results and gradients of every input."""
 
 import copy
-import os
 
 import pytest
 import torch
+from agreement import ALL, DEVICE, map_tensors, tensors
 from torch import nn
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
-from torch.utils import _pytree as pytree
 
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
 DTYPES = [torch.float32, torch.float64] if ALL else [torch.float32]
-DEVICE = "openreg"
 MODULES = {info.name: info for info in module_db}
 OPTIMIZERS = {info.optim_cls.__name__: info for info in optim_db}
 
@@ -29,17 +26,13 @@ def draws(module: nn.Module, training: bool) -> bool:
     return is_random or drops or isinstance(module, nn.modules.lazy.LazyModuleMixin)
 
 
-def tensors(tree: object) -> list[torch.Tensor]:
-    return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
-
-
 def step(module: nn.Module, arguments: tuple, device: str) -> tuple[list, list]:
     """The results, and the gradients of the parameters and the inputs."""
 
     def own(x: torch.Tensor) -> torch.Tensor:
         return x.detach().clone().to(device).requires_grad_(x.requires_grad)
 
-    args, kwargs = pytree.tree_map(lambda x: own(x) if isinstance(x, torch.Tensor) else x, arguments)
+    args, kwargs = map_tensors(own, arguments)
     results = tensors(module(*args, **kwargs))
     total = [x.abs().double().sum() for x in results if x.requires_grad]
     if total:

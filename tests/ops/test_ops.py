@@ -4,14 +4,11 @@ The ordinary tests compare the first sample of each operator in float32 and one 
 force; `make test-ops` compares all samples of all dtypes in all three schedules.
 """
 
-import os
-
 import pytest
 import torch
-from agreement import DTYPES, OPERATORS, check
+from agreement import ALL, DTYPES, OPERATORS, check
 from exceptions import MISSING
 
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
 MOST = None if ALL else 1
 SCHEDULES = {"async": 0, "blocking": 1, "adversarial": 2}
 

@@ -5,29 +5,19 @@ outputs that fit, are empty, have other strides, another shape or a wider dtype;
 Of every third operator the first sample, unless `make test-ops` asks for all operators and six samples.
 """
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from agreement import DEVICE, OPERATORS, TOLERANCES, move, move_value
+from agreement import ALL, DEVICE, OPERATORS, close, map_tensors, move, move_value, over_copy, tensors
 from exceptions import CRASH_THE_CPU, ELSEWHERE, OTHER_STRIDES, OTHER_VARIANTS, RANDOM
 from torch.utils import _pytree as pytree
 
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
 SAMPLES = 6 if ALL else 1
 DTYPES = [torch.float32, torch.complex64]
 NAMES = sorted(set(OPERATORS) - ELSEWHERE - set(OTHER_VARIANTS) - CRASH_THE_CPU)[:: 1 if ALL else 3]
 
 Arguments = tuple[object, tuple, dict]
-
-
-def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: object) -> object:
-    return pytree.tree_map(lambda x: function(x) if isinstance(x, torch.Tensor) else x, tree)
-
-
-def tensors(tree: object) -> list[torch.Tensor]:
-    return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
 
 
 def copied(x: torch.Tensor) -> torch.Tensor:
@@ -36,9 +26,7 @@ def copied(x: torch.Tensor) -> torch.Tensor:
         return copied(x.conj()).conj()
     if x.layout != torch.strided or x.numel() == 0:
         return x.detach().clone()
-    length = x.untyped_storage().nbytes() // x.itemsize
-    whole = x.detach().as_strided((length,), (1,), 0).clone()
-    return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+    return over_copy(x.detach(), torch.clone)
 
 
 def moved(x: torch.Tensor) -> torch.Tensor:
@@ -89,15 +77,7 @@ def same(mine: object, theirs: object, what: str, values: bool = True, strides: 
         if strides and t.numel() > 1:
             assert m.stride() == t.stride(), what
         if values:
-            rtol, atol = TOLERANCES.get(t.dtype, (1e-4, 1e-4))
-            torch.testing.assert_close(
-                m.detach().cpu(),
-                t.detach(),
-                rtol=rtol,
-                atol=atol,
-                equal_nan=True,
-                msg=lambda text: f"{what}: {text}",
-            )
+            close(m, t, what)
 
 
 def either(call: Callable[[], object]) -> tuple[object, Exception | None]:

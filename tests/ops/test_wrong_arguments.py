@@ -4,18 +4,16 @@ They are those of PyTorch's database, and its samples with one argument changed:
 dimensions, or number. Only what depends on data is refused later, when the kernel has seen the data.
 """
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from agreement import OPERATORS
+from agreement import ALL, OPERATORS, map_tensors
 from exceptions import CRASH_THE_CPU, OTHERWISE_REFUSED
 from torch.utils import _pytree as pytree
 
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"
 CHANGES = 40 if ALL else 4
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool, torch.complex64]
 NAMES = [name for name in OPERATORS if name not in CRASH_THE_CPU | set(OTHERWISE_REFUSED)]
@@ -48,10 +46,6 @@ def outcome(call: Callable[[], object]) -> tuple[str, str]:
 def refused_late() -> str:
     kind, words = outcome(torch.openreg.synchronize)
     return "" if kind == "nothing" else words
-
-
-def map_tensors(function: Callable[[torch.Tensor], object], tree: object) -> object:
-    return pytree.tree_map(lambda x: function(x) if isinstance(x, torch.Tensor) else x, tree)
 
 
 def resized(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
