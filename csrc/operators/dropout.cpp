@@ -44,6 +44,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", native_dropout);
   m.impl("_fused_dropout", fused_dropout);
   m.impl("_masked_scale", masked_scale);
+  m.impl("native_dropout_backward", masked_scale);
 }
 
 }  // namespace

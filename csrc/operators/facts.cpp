@@ -91,17 +91,28 @@ bool is_indexing(const std::string& name) {
 bool shapes_from_kernel(const std::string& name) {
   return name == "aten::binomial" || name == "aten::_sample_dirichlet" ||
          name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
-         name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm") ||
+         name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm.") ||
          name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer") ||
          name.starts_with("aten::multilabel_margin_loss_forward") || name.starts_with("aten::geqrf") ||
          name.starts_with("aten::_logcumsumexp") || name.starts_with("aten::histogram") ||
          name.starts_with("aten::_histogramdd");
 }
 
-// The length of these is made of their numbers.
-bool numbers_decide_shapes(const std::string& name) {
-  return name.starts_with("aten::arange") || name.starts_with("aten::range") ||
-         name.starts_with("aten::linspace") || name.starts_with("aten::logspace");
+// Whether numbers are only values: they decide neither shapes nor, beyond the limits of dtypes, whether a
+// call is valid. True for pointwise operators, their in-place forms, and operators on lists of tensors.
+bool numbers_are_values(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  if (op.hasTag(at::Tag::pointwise) ||
+      (!arguments.empty() && arguments[0].type()->kind() == c10::TypeKind::ListType)) {
+    return true;
+  }
+  c10::OperatorName functional = op.operator_name();
+  if (!functional.name.ends_with('_')) {
+    return false;
+  }
+  functional.name.pop_back();
+  const auto found = c10::Dispatcher::singleton().findOp(functional);
+  return found.has_value() && found->hasTag(at::Tag::pointwise);
 }
 
 bool is_number(const c10::TypePtr& type) {
@@ -188,7 +199,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->may_refuse_data = may_refuse_data(facts->name);
   facts->arguments = schema.arguments().size();
   // What draws random numbers says of each number whether it can.
-  const bool by_value = numbers_decide_shapes(facts->name) || facts->generator >= 0;
+  const bool by_value = facts->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     facts->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
     facts->by_kind.push_back(!by_value && is_number(argument.type()));
@@ -203,6 +214,7 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
+  facts->shape_function = find_shape_function(facts->name);
   facts->refuses_overlap = refuses_overlap(facts->name);
   facts->widened = widened_dtypes(op.operator_name().name);
   facts->takes_host_tensors = is_indexing(op.operator_name().name) ||

@@ -1,6 +1,8 @@
 // What the engine needs to know of an operator, worked out from its schema once.
 #pragma once
 
+#include "operators/shape_functions.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 #include <openreg/openreg.h>
@@ -32,12 +34,13 @@ struct OperatorFacts {
   bool has_cpu_kernel;
   bool is_pytorchs;  // others' kernels may keep the tensors that they make
   bool has_own_meta_kernel;
-  bool depends_on_data;     // the number, or the host value, of its results does, on any device
-  bool shapes_from_kernel;  // its Meta kernel is known to answer other shapes than its CPU kernel
-  bool writes_arguments;    // any of them
-  bool refuses_overlap;     // see overlap.h
-  uint64_t widened;         // dtypes, as bits, that the CPU lacks and CUDA has; see widen.h
-  bool takes_host_tensors;  // host tensors may stand among device tensors, as on CUDA
+  bool depends_on_data;          // the number, or the host value, of its results does, on any device
+  bool shapes_from_kernel;       // its Meta kernel is known to answer other shapes than its CPU kernel
+  bool writes_arguments;         // any of them
+  ShapeFunction shape_function;  // or null
+  bool refuses_overlap;          // see overlap.h
+  uint64_t widened;              // dtypes, as bits, that the CPU lacks and CUDA has; see widen.h
+  bool takes_host_tensors;       // host tensors may stand among device tensors, as on CUDA
 };
 
 /// The facts of an operator. Costs a thread-local look-up from the second call on. They stay valid for ever,

@@ -1,11 +1,5 @@
 #include "operators/quiet.h"
 
-#include "memory/kernel_allocator.h"
-#include "operators/below.h"
-#include "profiler/unrecorded.h"
-
-#include <c10/util/Exception.h>
-
 #include <cstring>
 
 namespace openreg {
@@ -16,6 +10,11 @@ struct Silence final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+Silence* silence() {
+  static thread_local Silence handler;
+  return &handler;
+}
+
 void say(char* why, size_t size, const char* words) {
   std::strncpy(why, words, size - 1);
   why[size - 1] = '\0';
@@ -23,13 +22,11 @@ void say(char* why, size_t size, const char* words) {
 
 }  // namespace
 
+KernelGuard::KernelGuard() : silent_(silence()), host_memory_({}) {}
+
 orError_t run_quietly(const std::function<void()>& body, char* why, size_t why_size) noexcept {
-  static thread_local Silence silence;
   try {
-    const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-    const BelowEverything below;
-    const Unrecorded unrecorded;
-    const OfferScope host_memory({});
+    const KernelGuard guard;
     body();
     return orSuccess;
   } catch (const c10::Error& error) {

@@ -119,6 +119,13 @@ bool masked_scatter(const IValue* arguments) {
   return !at::is_expandable_to(arguments[1].toTensor().sizes(), arguments[0].toTensor().sizes());
 }
 
+bool masked_fill(const IValue* arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& mask = arguments[1].toTensor();
+  return mask.scalar_type() != at::kBool || !at::is_expandable_to(mask.sizes(), self.sizes()) ||
+         (arguments[2].isTensor() && arguments[2].toTensor().dim() != 0);
+}
+
 bool embedding_renorm(const IValue* arguments) {
   return arguments[0].toTensor().dim() != 2;
 }
@@ -202,6 +209,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"aten::grid_sampler_3d", grid_sampler},
       {"aten::grid_sampler_3d.out", grid_sampler},
       {"aten::masked_scatter_", masked_scatter},
+      {"aten::masked_fill_.Scalar", masked_fill},
+      {"aten::masked_fill_.Tensor", masked_fill},
       {"aten::embedding_renorm_", embedding_renorm},
       {"aten::bucketize.Tensor", bucketize},
       {"aten::bucketize.Tensor_out", bucketize},

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -58,8 +59,9 @@ int64_t number_word(const c10::IValue& number, bool by_kind) {
   return (value < 0 ? 1 : 0) | (width << 1);
 }
 
-bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack) {
+bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack, int64_t largest_dim) {
   facts_ = &facts;
+  largest_dim_ = largest_dim;
   device_ = -1;
   words_.clear();
   words_.push_back(reinterpret_cast<int64_t>(&facts));
@@ -113,6 +115,12 @@ bool Signature::add(const at::Tensor& tensor) {
   words_.push_back(word(kDeviceTensor, bits));
   const at::IntArrayRef sizes = impl->sizes();
   const at::IntArrayRef strides = impl->strides();
+  if (C10_UNLIKELY(std::ranges::any_of(sizes, [&](int64_t size) { return size > largest_dim_; }))) {
+    for (const int64_t size : sizes) {
+      words_.push_back(std::min(size, largest_dim_));
+    }
+    return true;
+  }
   words_.insert(words_.end(), sizes.begin(), sizes.end());
   words_.insert(words_.end(), strides.begin(), strides.end());
   return true;
@@ -162,7 +170,10 @@ bool Signature::add(const c10::IValue& value, bool by_kind) {
     }
   } else if (value.isComplexDouble()) {
     words_.push_back(word(kComplex));
-    return by_kind;
+    if (!by_kind) {
+      words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().real()));
+      words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().imag()));
+    }
   } else if (value.isBoolList()) {
     const auto list = value.toBoolList();
     words_.push_back(word(kBools, static_cast<int64_t>(list.size())));

@@ -7,6 +7,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace openreg {
@@ -20,7 +21,9 @@ class Signature {
  public:
   /// Reads the last arguments of the stack. Returns false if there is something among them that a launch
   /// cannot take: the call then has to wait. Throws if tensors are on different devices.
-  bool read(const OperatorFacts& facts, const torch::jit::Stack& stack);
+  /// Dimensions count up to `largest_dim`; strides do not count if that cuts anything.
+  bool read(const OperatorFacts& facts, const torch::jit::Stack& stack,
+            int64_t largest_dim = std::numeric_limits<int64_t>::max());
 
   const std::vector<int64_t>& words() const { return words_; }
   uint64_t hash() const { return hash_; }
@@ -36,6 +39,7 @@ class Signature {
   uint64_t hash_ = 0;
   const OperatorFacts* facts_ = nullptr;
   c10::DeviceIndex device_ = -1;
+  int64_t largest_dim_ = std::numeric_limits<int64_t>::max();
 };
 
 }  // namespace openreg
