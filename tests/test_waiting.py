@@ -71,6 +71,40 @@ def test_kernels_that_allocate_and_a_host_that_empties_the_cache(first):
     execute(program)
 
 
+@pytest.mark.parametrize("schedule", ["async", "blocking", "adversarial"])
+def test_a_wait_ends_while_another_thread_keeps_launching(schedule):
+    """Its place in the order is that of the call. The other thread stops when this one is done."""
+    program = """
+        import threading, torch
+        x = torch.zeros(100_000, device="openreg")
+        y = torch.ones(3, device="openreg")
+        host = torch.arange(1 << 22)
+        begun, stop = threading.Event(), threading.Event()
+
+        def launch():
+            while not stop.is_set():
+                for _ in range(50):
+                    x.add_(1)
+                begun.set()
+
+        thread = threading.Thread(target=launch, daemon=True)
+        thread.start()
+        begun.wait()
+        for _ in range(5):
+            assert y.sum().item() == 3
+            assert x.cpu().shape == x.shape
+            assert y.nonzero().shape == (3, 1)
+            assert host.to("openreg").cpu()[-1] == (1 << 22) - 1
+            torch.accelerator.current_stream().record_event().synchronize()
+            torch.accelerator.synchronize()
+        assert thread.is_alive()
+        stop.set()
+        thread.join()
+        assert x.min().item() == x.max().item() > 0
+    """
+    execute(program, OPENREG_SCHEDULE=schedule)
+
+
 def test_a_thread_that_only_waits_keeps_its_number_of_threads():
     program = """
         import threading, torch

@@ -139,9 +139,10 @@ OR_API orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, vo
 /* Queues a kernel. The argument block is copied; see orKernel for who releases what. */
 OR_API orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* args,
                                 size_t args_size);
-/* Runs a kernel in stream order and returns when it is done, on the calling thread if the stream is idle.
- * The argument block is not copied. A failure is returned here and poisons nothing; a failure of earlier work
- * is returned instead of running the kernel. A kernel may call this for its own stream: it runs at once. */
+/* Runs a kernel in stream order and returns when it is done. Work that is submitted after the call does not
+ * delay it. The simulated device runs it on the calling thread. The argument block is not copied. A failure
+ * is returned here and poisons nothing; a failure of earlier work is returned instead of running the kernel.
+ * A kernel may call this for its own stream: it runs at once. */
 OR_API orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args);
 OR_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OR_API orError_t orStreamGetPriority(orStream_t stream, int* priority);

@@ -17,6 +17,28 @@ int thread_count() {
   return count;
 }
 
+/// Keeps a stream busy: each kernel launches the next before it returns, so the stream is never idle.
+class Chain {
+ public:
+  explicit Chain(orStream_t stream) : stream_(stream) { next(); }
+  ~Chain() {
+    stop_.store(true);
+    while (running_.load()) EXPECT_OK(orStreamSynchronize(stream_));
+  }
+  long length() const { return length_.load(); }
+
+ private:
+  void next() {
+    EXPECT_OK(launch(stream_, [this] {
+      length_.fetch_add(1);
+      stop_.load() ? running_.store(false) : next();
+    }));
+  }
+  const orStream_t stream_;
+  std::atomic<bool> stop_{false}, running_{true};
+  std::atomic<long> length_{0};
+};
+
 struct Seen {
   static orError_t run(void* args, char*, size_t) {
     aligned = reinterpret_cast<uintptr_t>(args) % alignof(std::max_align_t) == 0;
@@ -259,6 +281,107 @@ TEST(Stream, RunFromManyThreadsIsExclusive) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_OK(orStreamSynchronize(stream));
   EXPECT_EQ(counter, 4000);
+}
+
+// Whoever waits has a place in the order: what is submitted later does not delay it.
+class BusyStream : public ::testing::TestWithParam<orSchedule> {};
+INSTANTIATE_TEST_SUITE_P(InEverySchedule, BusyStream,
+                         ::testing::Values(orScheduleAsync, orScheduleBlocking, orScheduleAdversarial));
+
+TEST_P(BusyStream, RunsTheCallersKernelOnItsThread) {
+  const Schedule schedule(GetParam());
+  Stream stream;
+  Chain chain(stream);
+  for (int i = 0; i < 20; ++i) {
+    std::thread::id where;
+    const long before = chain.length();
+    ASSERT_OK(run(stream, [&] { where = std::this_thread::get_id(); }));
+    EXPECT_EQ(where, std::this_thread::get_id());
+    EXPECT_LE(before, chain.length());
+    EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
+  }
+}
+
+TEST_P(BusyStream, EndsEveryWait) {
+  const Schedule schedule(GetParam());
+  Stream stream;
+  Event event;
+  void* memory = allocate(1 << 20);
+  std::vector<char> host(1 << 20, 7);
+  {
+    Chain chain(stream);
+    EXPECT_OK(orMemcpyAsync(memory, host.data(), host.size(), orMemcpyDefault, stream));
+    EXPECT_OK(orMemcpyAsync(host.data(), memory, host.size(), orMemcpyDefault, stream));
+    EXPECT_OK(orStreamSynchronize(stream));
+    EXPECT_OK(orEventRecord(event, stream));
+    EXPECT_OK(orEventSynchronize(event));
+    EXPECT_OK(orDeviceSynchronize());
+    EXPECT_OK(orFree(memory));
+    EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
+  }
+  EXPECT_EQ(host.back(), 7);
+}
+
+TEST_P(BusyStream, TurnsOfManyThreadsAreExclusiveAndOrdered) {
+  const Schedule schedule(GetParam());
+  Stream stream, other;
+  Chain chain(stream);
+  int counter = 0;  // unsynchronised: the stream excludes
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      Event event;
+      for (int i = 0; i < 100; ++i) {
+        int seen = -1;
+        EXPECT_OK(launch(other, [&] { seen = i; }));
+        EXPECT_OK(orEventRecord(event, other));
+        EXPECT_OK(orStreamWaitEvent(stream, event));
+        EXPECT_OK(run(stream, [&] {
+          EXPECT_EQ(seen, i);
+          ++counter;
+        }));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_OK(run(stream, [&] { EXPECT_EQ(counter, 400); }));
+}
+
+TEST_P(BusyStream, ARunThatCannotWaitLeavesNoTrace) {
+  const Schedule schedule(GetParam());
+  for (int round = 0; round < 50; ++round) {
+    Stream stream, other;
+    Event event;
+    Gate started, blocked, gate;
+    std::atomic<int> ran{0};
+    // `other` waits for the kernel that asks to run something there.
+    std::thread launcher([&] {
+      EXPECT_OK(launch(stream, [&] {
+        started.open();
+        blocked.wait();
+        EXPECT_FAILS(orErrorNotPermitted, run(other, [&] { ran.fetch_add(1); }), "a kernel cannot wait");
+      }));
+    });
+    started.wait();
+    std::thread holder([&] { EXPECT_OK(launch(other, [&] { gate.wait(); })); });
+    if (GetParam() != orScheduleBlocking) {
+      launcher.join();
+      holder.join();
+    }
+    ASSERT_OK(orEventRecord(event, stream));
+    ASSERT_OK(orStreamWaitEvent(other, event));
+    blocked.open();
+    if (round % 2) std::this_thread::yield();
+    gate.open();
+    EXPECT_OK(orStreamSynchronize(stream));
+    EXPECT_OK(run(other, [&] { ran.fetch_add(10); }));
+    EXPECT_OK(orStreamSynchronize(other));
+    EXPECT_EQ(ran.load(), 10);
+    if (GetParam() == orScheduleBlocking) {
+      launcher.join();
+      holder.join();
+    }
+  }
 }
 
 TEST(Stream, KernelsMayCallBack) {

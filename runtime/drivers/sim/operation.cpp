@@ -20,6 +20,11 @@ void Operation::set_record(Kind new_kind, Ref<Record> new_record) {
   record = std::move(new_record);
 }
 
+void Operation::set_turn() {
+  kind = Kind::kTurn;
+  turn.store(Turn::kWaiting, std::memory_order_relaxed);
+}
+
 void Operation::clear() {
   if (kind == Kind::kKernel) {
     if (args != storage) ::operator delete(args);

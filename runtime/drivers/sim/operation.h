@@ -13,7 +13,9 @@
 namespace openreg::sim {
 
 struct Operation {
-  enum class Kind : uint8_t { kKernel, kRecord, kWait };
+  enum class Kind : uint8_t { kKernel, kRecord, kWait, kTurn };
+  /// Of a kTurn; see Note [Turns] in stream.h.
+  enum class Turn : uint8_t { kWaiting, kOffered, kWithdrawn };
 
   static constexpr size_t kInlineArgs = 192;
 
@@ -24,10 +26,12 @@ struct Operation {
   orObserver observer{};  // done is NULL without one
   void* args = nullptr;   // `storage`, or from the heap if larger
   Ref<Record> record;
+  std::atomic<Turn> turn{Turn::kWaiting};
   alignas(std::max_align_t) std::byte storage[kInlineArgs];
 
   void set_kernel(const orKernel& kernel, const void* args, size_t size, const orObserver* observer);
   void set_record(Kind kind, Ref<Record> record);
+  void set_turn();
   /// Gives up what it holds; the slot is used again.
   void clear();
 };

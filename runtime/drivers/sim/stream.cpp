@@ -7,9 +7,9 @@
 #include "words.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 namespace openreg::sim {
 namespace {
@@ -18,6 +18,8 @@ namespace {
 constexpr int kSlice = 64;
 // How often a host that waits looks again before it sleeps.
 constexpr int kWaitSpins = 50;
+// How long a kernel that waits sleeps before it looks again.
+constexpr auto kKernelPatience = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -70,7 +72,8 @@ uint64_t Stream::submit(Fill&& fill) {
   std::lock_guard lock(submit_mutex_);
   Operation& operation = queue_.back();
   fill(operation);
-  operation.fate = draw_fate();
+  // A turn draws none: whether a run queues one depends on timing, and the draws must not.
+  operation.fate = operation.kind == Operation::Kind::kTurn ? Fate{} : draw_fate();
   // Counted before it can be seen, so that completed never overtakes submitted.
   operation.ticket = submitted_.fetch_add(1) + 1;
   if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
@@ -146,7 +149,7 @@ void Stream::end_capture() {
 
 bool Stream::try_claim() {
   State state = state_.load();
-  if (state == State::kRunning || state == State::kParked) return false;
+  if (state == State::kRunning || state == State::kParked || state == State::kOffered) return false;
   return state_.compare_exchange_strong(state, State::kRunning);
 }
 
@@ -183,6 +186,30 @@ bool Stream::park(Record& record) {
   return false;
 }
 
+// False if the turn was withdrawn. Afterwards the operation is its owner's, who may have removed it.
+bool Stream::offer(Operation& turn) {
+  Operation::Turn waiting = Operation::Turn::kWaiting;
+  if (!turn.turn.compare_exchange_strong(waiting, Operation::Turn::kOffered)) return false;
+  state_.store(State::kOffered);
+  if (wake_at_.load() != kNever) wake_sleepers();
+  return true;
+}
+
+// While completed is one less than the turn, an offered stream is offered to the owner of that turn.
+bool Stream::claim_offer(uint64_t turn) {
+  State offered = State::kOffered;
+  return completed_.load() + 1 == turn && state_.load() == State::kOffered &&
+         state_.compare_exchange_strong(offered, State::kRunning);
+}
+
+void Stream::withdraw(Operation& turn, uint64_t ticket) {
+  Operation::Turn waiting = Operation::Turn::kWaiting;
+  if (turn.turn.compare_exchange_strong(waiting, Operation::Turn::kWithdrawn)) return;
+  while (!claim_offer(ticket)) pause();  // the runner is between the two steps of its offer
+  queue_.pop();
+  end_inline(ticket);
+}
+
 void Stream::unpark() {
   state_.store(State::kReady);
   Executor::get().enqueue(*this);
@@ -197,7 +224,7 @@ void Stream::run_as_worker() {
   // A host may have claimed it, run it, and let go.
   if (!state_.compare_exchange_strong(ready, State::kRunning)) return;
   do {
-    run_claimed(kNever, true);
+    run_claimed(kNever, Runner::kWorker);
   } while (watch());
 }
 
@@ -216,7 +243,8 @@ bool Stream::watch() {
   return state_.compare_exchange_strong(ready, State::kRunning);
 }
 
-void Stream::run_claimed(uint64_t until, bool as_worker) {
+bool Stream::run_claimed(uint64_t until, Runner runner) {
+  const bool as_worker = runner == Runner::kWorker;
   int budget = kSlice;
   while (Operation* operation = queue_.front()) {
     const Fate fate = operation->fate;
@@ -224,10 +252,14 @@ void Stream::run_claimed(uint64_t until, bool as_worker) {
       state_.store(State::kReady);
       Executor::get().enqueue(*this, fate.not_before_ns);
       if (wake_at_.load() != kNever) wake_sleepers();
-      return;
+      return false;
     }
     if (operation->kind == Operation::Kind::kWait && !operation->record->done() && park(*operation->record)) {
-      return;
+      return false;
+    }
+    if (operation->kind == Operation::Kind::kTurn) {
+      if (runner == Runner::kTurnOwner && operation->ticket == until) return true;
+      if (offer(*operation)) return false;
     }
     execute(*operation);
     const uint64_t ticket = operation->ticket;
@@ -236,6 +268,7 @@ void Stream::run_claimed(uint64_t until, bool as_worker) {
     if (ticket >= until || (as_worker && (--budget == 0 || fate.yields))) break;
   }
   let_go();
+  return false;
 }
 
 void Stream::execute(Operation& operation) {
@@ -252,6 +285,8 @@ void Stream::execute(Operation& operation) {
       std::swap(waited, blocked_on_);
       break;
     }
+    case Operation::Kind::kTurn:
+      break;  // withdrawn
   }
 }
 
@@ -305,36 +340,48 @@ void Stream::execute_kernel(Operation& operation) {
 }
 
 orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* observer) {
-  char why[kWhySize];
   uint64_t ticket = 0;
-  const auto fail_with_words = [&] {
-    char words[sizeof(failure_words_)];
-    format_failure(words, sizeof(words), kernel, *this, why);
-    return fail(orErrorKernelFailed, "%s", words);
-  };
-  for (int attempt = 0; !begin_inline(ticket); ++attempt) {
-    if (running_here()) {
-      const orError_t nested = call_observed(kernel, args, observer, why, sizeof(why));
-      return nested == orSuccess ? orSuccess : fail_with_words();
-    }
-    if (const orError_t error = wait(submitted())) return error;
-    // Whoever ran the last operation has it completed but has not let go yet.
-    attempt < kWaitSpins ? pause() : std::this_thread::yield();
-  }
-  if (poisoned()) [[unlikely]] {
-    if (const orError_t error = take_failure(0)) {
+  for (int attempt = 0; attempt < kWaitSpins; ++attempt) {
+    if (begin_inline(ticket)) {
+      const orError_t result = run_inline(ticket, kernel, args, observer);
       end_inline(ticket);
-      return error;
+      return result;
     }
-    // Another thread has taken the failure meanwhile, and been told.
+    if (!finished(submitted())) break;
+    pause();  // whoever ran the last operation has it completed but has not let go yet
   }
-  orError_t result;
+  if (running_here()) return run_inline(0, kernel, args, observer);
+
+  Operation* turn = nullptr;
+  ticket = submit([&](Operation& operation) {
+    operation.set_turn();
+    turn = &operation;
+  });
+  // Not scheduled: this thread claims the stream, or whoever has it now will see the turn.
+  if (const orError_t error = wait_as(Runner::kTurnOwner, ticket)) {
+    withdraw(*turn, ticket);
+    return error;
+  }
+  queue_.pop();
+  const orError_t result = run_inline(ticket, kernel, args, observer);
+  end_inline(ticket);
+  return result;
+}
+
+// `ticket`: 0 for a kernel that is part of the one that calls.
+orError_t Stream::run_inline(uint64_t ticket, const orKernel& kernel, void* args,
+                             const orObserver* observer) {
+  if (ticket != 0) {
+    if (const orError_t error = failure_before(ticket)) return error;
+  }
+  char why[kWhySize];
   {
     const Frame frame(*this);
-    result = call_observed(kernel, args, observer, why, sizeof(why));
+    if (call_observed(kernel, args, observer, why, sizeof(why)) == orSuccess) return orSuccess;
   }
-  end_inline(ticket);
-  return result == orSuccess ? orSuccess : fail_with_words();
+  char words[sizeof(failure_words_)];
+  format_failure(words, sizeof(words), kernel, *this, why);
+  return fail(orErrorKernelFailed, "%s", words);
 }
 
 void Stream::complete(uint64_t ticket) {
@@ -346,11 +393,18 @@ void Stream::complete(uint64_t ticket) {
 // ------------------------------------------------------------------------------------------------
 
 orError_t Stream::wait(uint64_t ticket) {
-  for (int attempt = 0; !finished(ticket); ++attempt) {
+  return wait_as(Runner::kWaiter, ticket);
+}
+
+// Waits until the operation is over, or, for the owner of a turn, until it has claimed the stream at its
+// turn.
+orError_t Stream::wait_as(Runner runner, uint64_t ticket) {
+  const bool owner = runner == Runner::kTurnOwner;
+  for (int attempt = 0; owner ? !claim_offer(ticket) : !finished(ticket); ++attempt) {
     bool helped = false;
     if (try_claim()) {
       helped = !queue_.empty();
-      run_claimed(ticket, false);
+      if (run_claimed(ticket, runner)) return orSuccess;
     } else {
       const Help help = running_here() ? Help::kSelf : help_blocker();
       if (help == Help::kSelf) {
@@ -367,7 +421,7 @@ orError_t Stream::wait(uint64_t ticket) {
     } else if (attempt < kWaitSpins) {
       pause();
     } else {
-      sleep(ticket);
+      sleep(runner, ticket);
     }
   }
   return orSuccess;
@@ -389,21 +443,29 @@ Stream::Help Stream::help_blocker() {
     blocked = record->stream.get();
     if (blocked->running_here()) return Help::kSelf;
     if (blocked->try_claim()) {
-      blocked->run_claimed(record->ticket, false);
+      blocked->run_claimed(record->ticket, Runner::kWaiter);
       return Help::kHelped;
     }
   }
   return Help::kNothing;
 }
 
-void Stream::sleep(uint64_t ticket) {
+void Stream::sleep(Runner runner, uint64_t ticket) {
   std::unique_lock lock(sleep_mutex_);
   wake_at_.store(std::min(wake_at_.load(), ticket));
   const uint64_t before = wake_count_;
   const State state = state_.load();
-  const bool claimable = state != State::kRunning && state != State::kParked && !queue_.empty();
+  const bool claimable = state == State::kOffered
+                             ? runner == Runner::kTurnOwner && completed_.load() + 1 == ticket
+                             : state != State::kRunning && state != State::kParked && !queue_.empty();
   if (finished(ticket) || claimable) return;
-  sleepers_.wait(lock, [&] { return wake_count_ != before; });
+  const auto woken = [&] { return wake_count_ != before; };
+  if (inside_kernel()) {
+    // The stream may come to depend on the kernel that waits; nothing but another look finds that out.
+    sleepers_.wait_for(lock, kKernelPatience, woken);
+  } else {
+    sleepers_.wait(lock, woken);
+  }
 }
 
 void Stream::wake_sleepers() {
@@ -434,6 +496,15 @@ uint64_t Stream::unreported_failure() {
     return 0;
   std::lock_guard lock(failure_mutex_);
   return poisoned() ? failure_number_ : 0;
+}
+
+// The failure that this operation is behind, whether or not another thread was told of it.
+orError_t Stream::failure_before(uint64_t ticket) {
+  if (ticket > drop_through_.load(std::memory_order_acquire)) [[likely]]
+    return orSuccess;
+  std::lock_guard lock(failure_mutex_);
+  if (poisoned()) drop_through_.store(submitted_.load(), std::memory_order_release);
+  return fail(orErrorKernelFailed, "%s", failure_words_);
 }
 
 orError_t Stream::take_failure(uint64_t number) {

@@ -8,13 +8,23 @@
 //   ready    there is work; the executor knows, and anyone may claim
 //   running  claimed
 //   parked   its next operation waits for a record, whose completion makes it ready; nobody may claim
-// A submission that finds the stream idle or watched makes it ready. One that finds it running or parked
-// leaves it to whoever lets go: letting go looks at the queue after the state, a submission at the state
-// after the queue.
+//   offered  its next operation is a turn, whose owner alone may claim
+// A submission that finds the stream idle or watched makes it ready. One that finds it running, parked or
+// offered leaves it to whoever lets go: letting go looks at the queue after the state, a submission at the
+// state after the queue.
 //
 // Note [Tickets]
 // Every operation has a number, one more than the one before. completed >= ticket means that it is over. Work
 // that runs at once on the caller's thread takes a ticket without entering the queue.
+//
+// Note [Turns]
+// run() calls its kernel on the calling thread, because the kernel uses that thread's state and stack. On an
+// idle stream it does so at once. Otherwise it queues a turn and waits, so its place in the order is fixed at
+// the call and later submissions of other threads cannot delay it. The waiting owner runs the operations in
+// front of its turn like any other waiting host. A different runner that reaches the turn offers the stream
+// to the owner and leaves. While it waits the owner runs only operations that its turn depends on, so a turn
+// adds no cycle to the order. An owner that cannot wait (a kernel that the stream depends on) withdraws its
+// turn; the exchange of Operation::turn decides whether the runner skips it or the owner removes it.
 //
 // Lifetime: counted. The handle has a reference, and so have the executor's queue, a record that the stream
 // is parked on, and records that were made on it; a stream with work is always in one of these.
@@ -42,6 +52,7 @@ class Stream : public Counted<Stream> {
 
   // ---- Submitting. May throw std::bad_alloc, and then nothing was submitted.
   void launch(const orKernel& kernel, const void* args, size_t size, const orObserver* observer);
+  /// Runs on the calling thread, in stream order; returns when it is done. See Note [Turns].
   [[nodiscard]] orError_t run(const orKernel& kernel, void* args, const orObserver* observer);
   void submit_record(const Ref<Record>& record);
   void submit_wait(Ref<Record> record);
@@ -88,7 +99,8 @@ class Stream : public Counted<Stream> {
   Stream* next_waiter = nullptr;  // the record's that this is parked on, under its lock
 
  private:
-  enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked };
+  enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked, kOffered };
+  enum class Runner { kWorker, kWaiter, kTurnOwner };
   class Frame;
 
   static constexpr uint64_t kNever = UINT64_MAX;
@@ -102,20 +114,29 @@ class Stream : public Counted<Stream> {
   bool watch();
   bool begin_inline(uint64_t& ticket);
   void end_inline(uint64_t ticket);
+  [[nodiscard]] orError_t run_inline(uint64_t ticket, const orKernel& kernel, void* args,
+                                     const orObserver* observer);
   void let_go();
-  void run_claimed(uint64_t until, bool as_worker);
+  /// Runs operations through `until` and lets go. For the owner of the turn `until`: true if it has reached
+  /// the turn, and then the stream is still claimed.
+  bool run_claimed(uint64_t until, Runner runner);
   bool park(Record& record);
+  bool offer(Operation& turn);
+  bool claim_offer(uint64_t turn);
+  void withdraw(Operation& turn, uint64_t ticket);
   void execute(Operation& operation);
   void execute_kernel(Operation& operation);
   void complete(uint64_t ticket);
 
   enum class Help { kHelped, kNothing, kSelf };
   Help help_blocker();
-  void sleep(uint64_t ticket);
+  [[nodiscard]] orError_t wait_as(Runner runner, uint64_t ticket);
+  void sleep(Runner runner, uint64_t ticket);
   void wake_sleepers();
 
   bool poisoned() const { return drop_through_.load(std::memory_order_acquire) == kNever; }
   uint64_t unreported_failure();
+  [[nodiscard]] orError_t failure_before(uint64_t ticket);
   void poison(const orKernel& kernel, const char* why);
 
   Device& device_;
