@@ -4,10 +4,22 @@
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
 
 #include <optional>
 
 namespace openreg {
+
+/// Whether it is a list of optional tensors. TorchScript's lists have types of their own, which are equal to
+/// the one that IValue::isOptionalTensorList knows but not the same object.
+inline bool is_optional_tensor_list(const c10::IValue& value) {
+  if (!value.isList() || value.isOptionalTensorList()) {
+    return value.isList();
+  }
+  const c10::TypePtr element = value.toList().elementType();
+  const auto* optional = element->castRaw<c10::OptionalType>();
+  return optional != nullptr && optional->getElementType()->kind() == c10::TypeKind::TensorType;
+}
 
 /// `value` with `replace(tensor)` for each tensor in it, also in lists. A list is copied first.
 template <typename Replace>
@@ -22,12 +34,12 @@ c10::IValue map_tensors(const c10::IValue& value, Replace&& replace) {
     }
     return list;
   }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
-    for (size_t i = 0; i < list.size(); ++i) {
-      if (const std::optional<at::Tensor> element = list.get(i)) {
-        list.set(i, replace(*element));
-      }
+  if (is_optional_tensor_list(value)) {
+    c10::List<std::optional<at::Tensor>> list;
+    list.reserve(value.toListRef().size());
+    for (const c10::IValue& element : value.toListRef()) {
+      list.push_back(element.isTensor() ? std::optional<at::Tensor>(replace(element.toTensor()))
+                                        : std::nullopt);
     }
     return list;
   }
@@ -39,7 +51,7 @@ template <typename Look>
 void for_each_tensor(const c10::IValue& value, Look&& look) {
   if (value.isTensor()) {
     look(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+  } else if (value.isTensorList() || is_optional_tensor_list(value)) {
     for (const c10::IValue& element : value.toListRef()) {
       if (element.isTensor()) {
         look(element.toTensor());

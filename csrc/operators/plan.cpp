@@ -142,7 +142,7 @@ bool changes_only_itself(const OperatorFacts& facts, const torch::jit::Stack& st
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 1; i < facts.arguments; ++i) {
     const IValue& value = stack[begin + i];
-    if (value.isTensor() || value.isTensorList() || value.isOptionalTensorList()) {
+    if (value.isTensor() || value.isTensorList() || is_optional_tensor_list(value)) {
       return false;
     }
   }

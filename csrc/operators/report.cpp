@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "memory/host_allocator.h"
 #include "operators/alias.h"
+#include "operators/map_tensors.h"
 #include "operators/watch.h"
 
 #include <c10/util/Exception.h>
@@ -30,16 +31,11 @@ Settings& settings() {
 }
 
 bool is_mask(const c10::IValue& indices) {
-  if (!indices.isOptionalTensorList()) {
-    return false;
-  }
-  for (const std::optional<at::Tensor>& index : indices.toOptionalTensorVector()) {
-    if (index.has_value() && index->defined() &&
-        (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte)) {
-      return true;
-    }
-  }
-  return false;
+  bool mask = false;
+  for_each_tensor(indices, [&](const at::Tensor& index) {
+    mask |= index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+  });
+  return mask;
 }
 
 // Of operators whose results may depend on data, the calls whose results do not: indexing without a mask, and

@@ -1,5 +1,6 @@
 #include "operators/signature.h"
 
+#include "operators/map_tensors.h"
 #include "operators/one_device.h"
 
 #include <ATen/core/Tensor.h>
@@ -68,9 +69,8 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack,
   words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // of what integers become
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
-    const c10::IValue& value = stack[begin + i];
-    const bool written_on_host = facts.written[i] && value.isTensor() && value.toTensor().is_cpu();
-    if (C10_UNLIKELY(written_on_host) || !add(value, facts.by_kind[i])) {
+    written_ = facts.written[i];
+    if (!add(stack[begin + i], facts.by_kind[i])) {
       return false;
     }
   }
@@ -103,7 +103,7 @@ bool Signature::add(const at::Tensor& tensor) {
                        (impl->is_neg() ? 1 << 10 : 0) | (impl->dim() << 12);
   if (impl->device_type() != kDevice) {
     words_.push_back(word(kHostNumber, bits));
-    return impl->device_type() == c10::kCPU && impl->dim() == 0;
+    return impl->device_type() == c10::kCPU && impl->dim() == 0 && !written_;
   }
   if (C10_UNLIKELY(impl->key_set().has_any(
                        c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
@@ -154,12 +154,10 @@ bool Signature::add(const c10::IValue& value, bool by_kind) {
         return false;
       }
     }
-  } else if (value.isOptionalTensorList()) {
-    const auto list = value.toOptionalTensorList();
-    words_.push_back(word(kOptionalTensors, static_cast<int64_t>(list.size())));
-    for (size_t i = 0; i < list.size(); ++i) {
-      const std::optional<at::Tensor> element = list.get(i);
-      if (!add(element.value_or(at::Tensor()))) {
+  } else if (is_optional_tensor_list(value)) {
+    words_.push_back(word(kOptionalTensors, static_cast<int64_t>(value.toListRef().size())));
+    for (const c10::IValue& element : value.toListRef()) {
+      if (!add(element.isTensor() ? element.toTensor() : at::Tensor())) {
         return false;
       }
     }

@@ -38,6 +38,7 @@ class Signature {
   std::vector<int64_t> words_;
   uint64_t hash_ = 0;
   const OperatorFacts* facts_ = nullptr;
+  bool written_ = false;  // the argument that is being read is: a host tensor cannot be, later
   c10::DeviceIndex device_ = -1;
   int64_t largest_dim_ = std::numeric_limits<int64_t>::max();
 };
