@@ -77,20 +77,26 @@ bool is_read_too(const OperatorFacts& facts, const torch::jit::Stack& stack, siz
   return false;
 }
 
+// The program may change its host tensors, and TorchScript its lists, before the work runs: the work has
+// copies of them.
 void add_argument(Work& work, const IValue& value, bool writes) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (on_device(tensor)) {
       work.add_alias(tensor, writes);
     } else {
-      work.add_host(tensor);
+      work.add(work.copy_host(tensor));
     }
   } else if (value.isDevice()) {
     work.add(c10::Device(c10::kCPU));
-  } else {
+  } else if (!value.isList()) {
+    work.add(value);
+  } else if (value.isTensorList() || is_optional_tensor_list(value)) {
     work.add(map_tensors(value, [&](const at::Tensor& tensor) {
-      return on_device(tensor) ? work.make_alias(tensor, writes) : tensor;
+      return on_device(tensor) ? work.make_alias(tensor, writes) : work.copy_host(tensor);
     }));
+  } else {
+    work.add(value.use_count() == 1 ? value : IValue(value.toList().copy()));
   }
 }
 

@@ -24,12 +24,17 @@ namespace {
 using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
+// A tensor of the current device, which is that of the cell's state.
 Tensor read(const Tensor& tensor) {
+  const c10::Device device(kDevice, current_device());
+  TORCH_CHECK(tensor.device() == device,
+              "Expected all tensors to be on the same device, but found at least two devices, ", device,
+              " and ", tensor.device(), "!");
   return alias(tensor, false);
 }
 
 Tensor read(const MaybeTensor& tensor) {
-  return tensor.has_value() && tensor->defined() ? alias(*tensor, false) : Tensor();
+  return tensor.has_value() && tensor->defined() ? read(*tensor) : Tensor();
 }
 
 Tensor write(const Tensor& tensor) {

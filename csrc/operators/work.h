@@ -46,11 +46,11 @@ class Work {
   /// `takes_offers`: the kernel keeps nothing that it makes, so its results may be made where they belong.
   void set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers);
   void add(c10::IValue value) { stack_.push_back(std::move(value)); }
-  /// A number on the host, with the value that it has now.
-  void add_host(const at::Tensor& tensor) {
+  /// A number on the host, with the value that it has now. A wrapped number is nobody's to change.
+  at::Tensor copy_host(const at::Tensor& tensor) {
     const bool may_change = tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
     held_.push_back(may_change ? tensor.clone() : tensor);
-    stack_.push_back(held_.back());
+    return held_.back();
   }
   void add_alias(const at::Tensor& tensor, bool writes) { stack_.push_back(make_alias(tensor, writes)); }
   /// An alias that lives as long as the work.
