@@ -3,6 +3,7 @@
 #include "operators/launch_site.h"
 #include "operators/overlap.h"
 #include "operators/widen.h"
+#include "operators/words.h"
 #include "operators/work.h"
 
 #include <ATen/core/dispatch/OperatorEntry.h>
@@ -98,6 +99,17 @@ bool shapes_from_kernel(const std::string& name) {
          name.starts_with("aten::_histogramdd");
 }
 
+// Decompositions whose kernels read their own status on the host and throw LinAlgError, on CUDA as here. Others
+// return the status, or are asked to check it by an argument (see checks_errors).
+bool checks_status(const std::string& name) {
+  constexpr std::string_view kChecked[] = {"eig", "svd", "lstsq", "inverse"};
+  return name.starts_with("aten::") && has_word(name, kChecked);
+}
+
+int checks_errors_argument(const c10::FunctionSchema& schema) {
+  return schema.argumentIndexWithName("check_errors").value_or(-1);
+}
+
 // Whether numbers are only values: they decide neither shapes nor, beyond the limits of dtypes, whether a
 // call is valid. True for pointwise operators, their in-place forms, and operators on lists of tensors.
 bool numbers_are_values(const c10::OperatorHandle& op) {
@@ -145,6 +157,9 @@ int generator_argument(const c10::OperatorHandle& op) {
 Behaviour behaviour_of(const c10::OperatorHandle& op) {
   if (op.hasTag(at::Tag::data_dependent_output) ||
       (op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name))) {
+    return Behaviour::Wait;
+  }
+  if (checks_status(op.operator_name().name)) {
     return Behaviour::Wait;
   }
   // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
@@ -210,8 +225,10 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   facts->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   facts->is_pytorchs = facts->name.starts_with("aten::");
   facts->has_own_meta_kernel = has_own_meta_kernel(op);
-  facts->depends_on_data =
-      op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
+  facts->checks_errors = checks_errors_argument(schema);
+  facts->depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||
+                           op.hasTag(at::Tag::data_dependent_output) || facts->checks_errors >= 0 ||
+                           checks_status(facts->name);
   facts->shapes_from_kernel = shapes_from_kernel(facts->name);
   facts->writes_arguments = std::ranges::find(facts->written, true) != facts->written.end();
   facts->shape_function = find_shape_function(facts->name);

@@ -29,6 +29,7 @@ struct OperatorFacts {
   c10::SmallVector<bool, 8> by_kind;  // for each argument: a number whose value does not decide shapes
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
   int generator;         // the argument that is a generator, of an operator that draws random numbers; or -1
+  int checks_errors;     // the argument that asks a decomposition to check its status on the host; or -1
   bool may_refuse_data;  // see launch_site.h
   bool is_structured;    // PyTorch's default infers its shapes; see inference.h
   bool has_cpu_kernel;

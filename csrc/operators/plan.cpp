@@ -219,7 +219,16 @@ bool needs_default_dtype(const OperatorFacts& facts, const torch::jit::Stack& st
   });
 }
 
+// Whether the call asks its kernel to throw what its data is wrong with.
+bool checks_errors(const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  return facts.checks_errors >= 0 &&
+         stack[stack.size() - facts.arguments + static_cast<size_t>(facts.checks_errors)].toBool();
+}
+
 PlanPtr infer(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  if (checks_errors(facts, stack)) {
+    return c10::make_intrusive<Plan>();
+  }
   const Unrecorded unrecorded;
   try {
     PlanPtr plan = infer_results(op, facts, stack);

@@ -38,8 +38,8 @@ bool is_mask(const c10::IValue& indices) {
   return mask;
 }
 
-// Of operators whose results may depend on data, the calls whose results do not: indexing without a mask, and
-// those that are told how large the result will be.
+// Of operators whose results may depend on data, the calls whose results do not: indexing without a mask,
+// those that are told how large the result will be, and decompositions that need not check their status.
 bool depends_on_data(const c10::OperatorHandle& op, const OperatorFacts& facts,
                      const torch::jit::Stack& stack) {
   if (!facts.depends_on_data) {
@@ -54,6 +54,9 @@ bool depends_on_data(const c10::OperatorHandle& op, const OperatorFacts& facts,
     }
     if (arguments[i].name() == "output_size") {
       return value.isNone();
+    }
+    if (arguments[i].name() == "check_errors") {
+      return value.toBool();
     }
   }
   return true;
