@@ -23,6 +23,8 @@
 #include <c10/core/Event.h>
 #include <torch/library.h>
 
+#include <atomic>
+
 namespace openreg {
 namespace {
 
@@ -31,11 +33,21 @@ bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
          dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
 }
 
+// Whether the kernel warns that it discards imaginary parts: it does so once.
+bool warns(const at::Tensor& dst, const at::Tensor& src) {
+  if (C10_LIKELY(!src.is_complex()) || dst.is_complex() || dst.scalar_type() == at::kBool) {
+    return false;
+  }
+  static std::atomic<bool> warned{false};
+  return !warned.exchange(true) || c10::WarningUtils::get_warnAlways();
+}
+
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  // What overlaps, or does not fit, is refused by the kernel; launched, that would be late.
+  // What overlaps, or does not fit, is refused by the kernel; launched, that would be late, as would a
+  // warning.
   if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || partly_in(dst, src)) &&
       at::is_expandable_to(src.sizes(), dst.sizes()) &&
-      (schedule() != orScheduleBlocking || capturing(device))) {
+      (capturing(device) || (schedule() != orScheduleBlocking && !warns(dst, src)))) {
     launch_copy(dst, src);
     return;
   }

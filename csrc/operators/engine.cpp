@@ -13,6 +13,7 @@
 #include "operators/monitor.h"
 #include "operators/one_device.h"
 #include "operators/plan.h"
+#include "operators/warnings.h"
 #include "operators/widen.h"
 #include "operators/wrapped.h"
 #include "random/generator.h"
@@ -289,6 +290,17 @@ class Call {
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 
+// Warns once about what both the inference and the kernel have found. The kernel decides whether the next
+// call with this signature can be launched.
+void run_and_warn(Call& call, const CallWarnings& warnings) {
+  WarningObserver observer;
+  call.run();
+  observer.add_missing(warnings.inferred);
+  if (warnings.plan) {
+    warnings.plan->warns = observer.any();
+  }
+}
+
 // Instead of running an out form: its results are its outputs. Other forms are not called while shapes are
 // inferred.
 void describe(const OperatorFacts& facts, torch::jit::Stack* stack) {
@@ -318,16 +330,21 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorCall noted(op, facts, stack);
   Signature signature;  // of a call that is worth remembering
   bool remember = false;
+  CallWarnings warnings;
   const bool blocking = schedule() == orScheduleBlocking;
   if (C10_LIKELY(facts.behaviour == Behaviour::Launch && (!blocking || capture_underway()))) {
-    if (launch(op, facts, stack, /*only_captured=*/blocking)) {
+    if (launch(op, facts, stack, /*only_captured=*/blocking, &warnings)) {
       return;
     }
     remember = !blocking && facts.shapes_from_kernel && signature.read(facts, *stack);
   }
   Call call(op, facts, stack, /*dense=*/true);
   call.prepare();
-  call.run();
+  if (C10_UNLIKELY(warnings.expected())) {
+    run_and_warn(call, warnings);
+  } else {
+    call.run();
+  }
   if (call.finish() && remember) {
     remember_plan(facts, signature, *stack);
   }

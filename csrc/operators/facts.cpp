@@ -99,8 +99,8 @@ bool shapes_from_kernel(const std::string& name) {
          name.starts_with("aten::_histogramdd");
 }
 
-// Decompositions whose kernels read their own status on the host and throw LinAlgError, on CUDA as here. Others
-// return the status, or are asked to check it by an argument (see checks_errors).
+// Decompositions whose kernels read their own status on the host and throw LinAlgError, on CUDA as here.
+// Others return the status, or are asked to check it by an argument (see checks_errors).
 bool checks_status(const std::string& name) {
   constexpr std::string_view kChecked[] = {"eig", "svd", "lstsq", "inverse"};
   return name.starts_with("aten::") && has_word(name, kChecked);
@@ -217,7 +217,8 @@ std::unique_ptr<OperatorFacts> work_out(const c10::OperatorHandle& op) {
   const bool by_value = facts->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     facts->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
-    facts->by_kind.push_back(!by_value && is_number(argument.type()));
+    // A correction decides whether a variance warns; see warnings.h.
+    facts->by_kind.push_back(!by_value && is_number(argument.type()) && argument.name() != "correction");
   }
   for (const c10::Argument& result : schema.returns()) {
     facts->returned.push_back(argument_returned(schema, result));

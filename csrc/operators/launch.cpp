@@ -49,12 +49,9 @@ IValue make_result(const Plan::Result& result, Work& work) {
   return list;
 }
 
-// Gives an output the shape of the result. The warning about it came from the inference if that has just been
-// made.
-void resize_output(const at::Tensor& output, const TensorSpec& to, bool warn) {
-  if (warn) {
-    at::native::resize_output_check(output, to.sizes);
-  }
+// Gives an output the shape of the result, with PyTorch's warning about it.
+void resize_output(const at::Tensor& output, const TensorSpec& to) {
+  at::native::resize_output_check(output, to.sizes);
   c10::StorageImpl* storage = output.storage().unsafeGetStorageImpl();
   const size_t needed =
       at::detail::computeStorageNbytes(to.sizes, to.strides, to.dtype.itemsize(), output.storage_offset());
@@ -116,7 +113,7 @@ struct Filling {
 }  // namespace
 
 bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack,
-            bool only_captured) {
+            bool only_captured, CallWarnings* warnings) {
   static thread_local Signature signature;
   if (!signature.read(facts, *stack)) {
     return false;
@@ -126,9 +123,14 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
     return false;
   }
   bool fresh = false;
-  const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh);
+  const PlanPtr plan = plan_for(op, facts, signature, *stack, &fresh, &warnings->inferred);
   note_plan(fresh);
   if (!plan->can_launch || (facts.writes_arguments && C10_UNLIKELY(writes_overlap(facts, *stack)))) {
+    return false;
+  }
+  if (C10_UNLIKELY(plan->may_warn) && (plan->warns || c10::WarningUtils::get_warnAlways()) &&
+      !capturing(device)) {
+    warnings->plan = plan;
     return false;
   }
   DeviceScope scope(device);
@@ -137,7 +139,7 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
     if (is_read_too(facts, *stack, resize.argument)) {
       return false;
     }
-    resize_output((*stack)[begin + resize.argument].toTensor(), resize.to, !fresh);
+    resize_output((*stack)[begin + resize.argument].toTensor(), resize.to);
   }
   if (C10_UNLIKELY(!plan->resizes.empty()) &&
       writes_overlap(facts, *stack)) {  // it has grown into an argument

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "operators/facts.h"
+#include "operators/warnings.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -10,9 +11,10 @@ namespace openreg {
 
 /// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
 /// was: the operator has to run here and now. Throws at once what is wrong with shapes, dtypes and devices.
-/// `only_captured`: returns false unless the stream is captured into a graph.
+/// `only_captured`: returns false unless the stream is captured into a graph. `warnings`: set if false is
+/// returned and the call is to warn.
 bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack,
-            bool only_captured);
+            bool only_captured, CallWarnings* warnings);
 
 /// Launches a copy between two tensors of one device.
 void launch_copy(const at::Tensor& dst, const at::Tensor& src);

@@ -30,6 +30,9 @@ c10::DeviceIndex device_for(std::optional<c10::Device> device) {
 
 // As at::detail::empty_generic, which does not ask for the device's own kind of storage.
 at::Tensor make_tensor(size_t bytes, caffe2::TypeMeta type) {
+  if (C10_UNLIKELY(type == caffe2::TypeMeta::Make<c10::complex<at::Half>>())) {
+    at::detail::empty_cpu({0}, at::kComplexHalf);  // for its warning that the dtype is experimental
+  }
   return at::detail::make_tensor<c10::TensorImpl>(make_storage(device_allocator().allocate(bytes), bytes),
                                                   kKeys, type);
 }

@@ -10,6 +10,7 @@
 #include "operators/map_tensors.h"
 #include "operators/plan_reader.h"
 #include "operators/shape_rules.h"
+#include "operators/warnings.h"
 #include "profiler/unrecorded.h"
 
 #include <algorithm>
@@ -34,6 +35,7 @@ class MetaCall {
 
   PlanPtr infer(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
     auto plan = c10::make_intrusive<Plan>();
+    empty_outputs(op);
     {
       const BelowEverything below;
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
@@ -44,6 +46,17 @@ class MetaCall {
   }
 
  private:
+  // An output without elements is resized without a warning. The launch gives it; a Meta kernel in Python
+  // would give it too, in words of its own.
+  void empty_outputs(const c10::OperatorHandle& op) {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].is_out() && arguments_[i].isTensor() && arguments_[i].toTensor().defined()) {
+        arguments_[i].toTensor().unsafeGetTensorImpl()->set_sizes_contiguous(0);
+      }
+    }
+  }
+
   at::Tensor translate(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device().type() != kDevice) {
       return tensor;
@@ -256,7 +269,7 @@ bool must_run_first(const OperatorFacts& facts, const torch::jit::Stack& stack) 
 }  // namespace
 
 const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& facts, const Signature& signature,
-                        const torch::jit::Stack& stack, bool* fresh) {
+                        const torch::jit::Stack& stack, bool* fresh, std::vector<c10::Warning>* warnings) {
   const PlanPtr* known = find(signature.hash(), signature.words());
   *fresh = known == nullptr;
   if (C10_LIKELY(known != nullptr)) {
@@ -268,9 +281,17 @@ const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& fact
   }
   const uint64_t hash = signature.hash();
   std::vector<int64_t> words = signature.words();  // inferring may call operators, which read signatures
-  return keep(hash, std::move(words),
-              facts.shapes_from_kernel && facts.shape_function == nullptr ? plan_by_dry_run(op, facts, stack)
-                                                                          : infer(op, facts, stack));
+  const bool expects_warnings = may_warn(op, facts, stack);
+  WarningCollector collector(/*of_kernels=*/expects_warnings);
+  PlanPtr plan = facts.shapes_from_kernel && facts.shape_function == nullptr
+                     ? plan_by_dry_run(op, facts, stack)
+                     : infer(op, facts, stack);
+  if (plan->resizes.empty()) {  // else the launch says that it resizes
+    *warnings = collector.take();
+  }
+  plan->may_warn = expects_warnings || !warnings->empty();
+  plan->warns = plan->may_warn;
+  return keep(hash, std::move(words), std::move(plan));
 }
 
 void remember_plan(const OperatorFacts& facts, const Signature& signature, const torch::jit::Stack& stack) {

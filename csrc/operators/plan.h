@@ -11,7 +11,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
+
+#include <vector>
 
 namespace openreg {
 
@@ -35,15 +38,18 @@ struct Plan : c10::intrusive_ptr_target {
   };
 
   bool can_launch = false;
+  bool may_warn = false;  // see Note [Warnings]
+  bool warns = false;     // and did at the last call, or has not been called
   c10::SmallVector<Result, 2> results;
   c10::SmallVector<Resize, 1> resizes;  // outputs that have another shape than the result
 };
 
 using PlanPtr = c10::intrusive_ptr<Plan>;
 
-/// The plan for a call with that signature, worked out if need be: then *fresh is true.
+/// The plan for a call with that signature, worked out if need be: then *fresh is true, and what inference
+/// warned about is in *warnings.
 const PlanPtr& plan_for(const c10::OperatorHandle& op, const OperatorFacts& facts, const Signature& signature,
-                        const torch::jit::Stack& stack, bool* fresh);
+                        const torch::jit::Stack& stack, bool* fresh, std::vector<c10::Warning>* warnings);
 
 /// For operators whose shapes come from the kernel: a plan from the results that a call had, kept for the
 /// next call with that signature. The stack ends with them, as device tensors.

@@ -1,13 +1,19 @@
 #include "operators/quiet.h"
 
+#include "operators/warnings.h"
+
 #include <cstring>
 
 namespace openreg {
 namespace {
 
-// A kernel's warnings were given when its shapes were inferred.
+// See Note [Warnings].
 struct Silence final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
+  void process(const c10::Warning& warning) override {
+    if (WarningCollector* collector = WarningCollector::of_kernels()) {
+      collector->process(warning);
+    }
+  }
 };
 
 Silence* silence() {
