@@ -6,7 +6,10 @@
 #include "operators/signature.h"
 #include "operators/stand_ins.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,16 +24,35 @@ constexpr size_t kMostAnswers = 16384;  // cleared when exceeded: a program with
 
 enum class Answer { Accepts, NotImplemented, Rejects };
 
+// A kernel that is not deterministic alerts, if that is wanted: with an error or with a warning.
+struct AlertHandler final : c10::WarningHandler {
+  bool alerted = false;
+  void process(const c10::Warning&) override { alerted = true; }
+};
+
+// `arguments` and `results`: what the kernel was called with, and the stack that it left; may be null.
 Answer try_call(const c10::OperatorHandle& op, const OperatorFacts& facts, const torch::jit::Stack& stack,
-                StandIn stand_in) {
+                StandIn stand_in, torch::jit::Stack* arguments = nullptr,
+                torch::jit::Stack* results = nullptr) {
   try {
     const KernelGuard guard;
     torch::jit::Stack call = stand_ins(facts, stack, stand_in);
+    if (arguments != nullptr) {
+      *arguments = call;
+    }
+    AlertHandler alerts;
+    std::optional<c10::WarningUtils::WarningHandlerGuard> listen;
+    if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms())) {
+      listen.emplace(&alerts);
+    }
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call);
-    return Answer::Accepts;
+    if (results != nullptr) {
+      *results = std::move(call);
+    }
+    return alerts.alerted ? Answer::Rejects : Answer::Accepts;
   } catch (const c10::NotImplementedError&) {
     return Answer::NotImplemented;
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the real call says why
     return Answer::Rejects;
   }
 }
@@ -72,7 +94,8 @@ bool decide(const c10::OperatorHandle& op, const OperatorFacts& facts, const tor
       break;
   }
   // Nothing else checks a string: the method of an approximation, the kind of a reduction.
-  if (on_rejection == OnRejection::RunAtTheCall || (!facts.may_refuse_data && has_string(facts, stack))) {
+  if (on_rejection == OnRejection::RunAtTheCall || at::globalContext().deterministicAlgorithms() ||
+      (!facts.may_refuse_data && has_string(facts, stack))) {
     return false;
   }
   return on_rejection == OnRejection::Launch || !accepts_other_dtypes(op, facts, stack);
@@ -116,15 +139,12 @@ PlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OperatorFacts& fact
                         const torch::jit::Stack& stack) {
   for (const int value : {0, 1}) {
     auto plan = c10::make_intrusive<Plan>();
-    try {
-      const KernelGuard guard;
-      torch::jit::Stack call = stand_ins(facts, stack, {.value = value});
-      const torch::jit::Stack arguments = call;
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call);
+    torch::jit::Stack arguments;
+    torch::jit::Stack call;
+    if (try_call(op, facts, stack, {.value = value}, &arguments, &call) == Answer::Accepts) {
       plan->can_launch = read_results(facts, call, c10::kCPU, storages_of(arguments), *plan) &&
                          read_resizes(facts, stack, arguments, c10::kCPU, *plan);
       return plan;
-    } catch (const std::exception&) {  // the real call says why
     }
   }
   return c10::make_intrusive<Plan>();

@@ -1,12 +1,14 @@
 // The operators that every device has to have: making tensors, and looking at their memory in another way.
-// None of them launches anything.
+// None of them launches anything, unless uninitialized memory has to be filled.
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "storage/device_storage.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
@@ -37,6 +39,15 @@ at::Tensor make_tensor(size_t bytes, caffe2::TypeMeta type) {
                                                   kKeys, type);
 }
 
+// With torch.use_deterministic_algorithms and torch.utils.deterministic.fill_uninitialized_memory: NaN, or
+// the largest integer. The fill is launched on the current stream as any other.
+void fill_if_deterministic(at::Tensor& tensor) {
+  const at::Context& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms()) && context.deterministicFillUninitializedMemory()) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
                  std::optional<c10::Device> device, std::optional<bool> pin_memory,
                  std::optional<at::MemoryFormat> format) {
@@ -51,6 +62,7 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous) {
     result.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
+  fill_if_deterministic(result);
   return result;
 }
 
@@ -63,6 +75,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
   at::Tensor result = make_tensor(at::detail::computeStorageNbytes(size, stride, type.itemsize()), type);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  fill_if_deterministic(result);
   return result;
 }
 

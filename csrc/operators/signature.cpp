@@ -3,6 +3,7 @@
 #include "operators/map_tensors.h"
 #include "operators/one_device.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -39,6 +40,15 @@ constexpr std::array<double, 14> kLargest{0,          1,          127,          
                                           32767,      32768,      65504,         65535,        2147483647,
                                           2147483648, 4294967295, 9223372036e+9, 3.4028235e+38};
 
+// What every call depends on: the dtype that integers become, and whether a kernel that is not deterministic
+// is refused.
+int64_t global_settings() {
+  const at::Context& context = at::globalContext();
+  return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) |
+         (context.deterministicAlgorithms() ? 1 << 8 : 0) |
+         (context.deterministicAlgorithmsWarnOnly() ? 1 << 9 : 0);
+}
+
 int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
@@ -66,7 +76,9 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack,
   device_ = -1;
   words_.clear();
   words_.push_back(reinterpret_cast<int64_t>(&facts));
-  words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // of what integers become
+  // What integers become, and whether the kernel may refuse for not being deterministic.
+  words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) |
+                   (at::globalContext().deterministicAlgorithms() ? 1 << 8 : 0));
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
     written_ = facts.written[i];

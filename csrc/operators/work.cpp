@@ -9,6 +9,7 @@
 #include "operators/float_mode.h"
 #include "operators/quiet.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
@@ -152,6 +153,7 @@ void Work::set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers) {
   threads_ = at::get_num_threads();
   float_mode_ = float_mode_now();
   gradients_ = c10::GradMode::is_enabled();
+  deterministic_ = at::globalContext().deterministicAlgorithms();
 }
 
 at::Tensor Work::make_alias(const at::Tensor& tensor, bool writes) {
@@ -275,7 +277,10 @@ void Work::execute() {
 
 void Work::execute(torch::jit::Stack& stack) {
   const OfferScope scope(takes_offers_ ? std::span<Offer>(offers_) : std::span<Offer>());
-  const LaunchersSettings settings(threads_, float_mode_, gradients_);
+  // Kernels ask for the wish when they run, and there is one for all threads. If it is gone by then, one
+  // thread adds up in one order.
+  const bool in_order = deterministic_ && !at::globalContext().deterministicAlgorithms();
+  const LaunchersSettings settings(C10_UNLIKELY(in_order) ? 1 : threads_, float_mode_, gradients_);
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }

@@ -99,6 +99,7 @@ class Work {
   int threads_ = 0;
   unsigned float_mode_ = 0;
   bool gradients_ = true;  // are wanted; some kernels then return what backward needs
+  bool deterministic_ = false;
   Work* next_ = nullptr;
 };
 
