@@ -11,6 +11,7 @@
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/COW.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -51,14 +52,20 @@ BlocksByAddress& lazily_cloned() {
   return *all;
 }
 
+// The deleter of memory that was lazily cloned; see is_simple_data_ptr.
+void free_by_address(void* ptr) {
+  free_block(lazily_cloned().take(ptr));
+}
+
 }  // namespace
 
 Block* block_at(void* ptr) {
   return lazily_cloned().find(ptr);
 }
 
-void free_by_address(void* ptr) {
-  free_block(lazily_cloned().take(ptr));
+Block* lazily_cloned_block(const c10::DataPtr& data) {
+  const bool known = data.get_deleter() == &free_by_address || c10::impl::cow::is_cow_data_ptr(data);
+  return known ? block_at(data.get()) : nullptr;
 }
 
 void refresh_alias(Block* block, size_t bytes) {

@@ -35,16 +35,19 @@ OPENREG_EXPORT DeviceAllocator& device_allocator();
 /// Gives a block back: the deleter of every DataPtr whose context is a Block.
 void free_block(void* block);
 
-/// The same by its address, for memory that was lazily cloned; see is_simple_data_ptr.
-void free_by_address(void* ptr);
+/// The block at that address if its memory was lazily cloned, else NULL; see is_simple_data_ptr.
 Block* block_at(void* ptr);
 
-/// The block that owns the memory of `data`, or NULL if it did not come from this allocator.
+/// The block of memory that was lazily cloned, whether or not it is still shared; else NULL.
+Block* lazily_cloned_block(const c10::DataPtr& data);
+
+/// The block that has the memory of `data`, or NULL if it did not come from this allocator. Storages that are
+/// copies on write of each other have one block.
 inline Block* block_of(const c10::DataPtr& data) {
   if (C10_LIKELY(data.get_deleter() == &free_block)) {
     return static_cast<Block*>(data.get_context());
   }
-  return C10_UNLIKELY(data.get_deleter() == &free_by_address) ? block_at(data.get_context()) : nullptr;
+  return lazily_cloned_block(data);
 }
 
 /// Makes the storage of a new block known to its alias; see Note [Aliases] in block.h.

@@ -28,7 +28,6 @@ c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t
 
 void make_own(c10::StorageImpl* device_storage) {
   if (C10_UNLIKELY(device_storage->data_ptr().get_deleter() == &c10::impl::cow::cow_deleter)) {
-    DeviceScope scope(device_storage->device().index());  // memory comes from the current device
     device_storage->mutable_data_ptr();
   }
 }
@@ -41,7 +40,7 @@ c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, 
       C10_LIKELY(block != nullptr && block->alias)) {
     return block->alias;
   }
-  // Memory that came from elsewhere: a blob, a copy-on-write share, nothing at all.
+  // Memory that came from elsewhere: a blob, nothing at all.
   return make_alias_storage(const_cast<void*>(device_storage->data_ptr().get()), device_storage->nbytes());
 }
 

@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "memory/storage_allocator.h"
 
 #include <c10/util/Exception.h>
 
@@ -10,16 +11,19 @@
 namespace openreg {
 namespace {
 
-// PyTorch makes storages of the device through this: for new tensors and for torch.UntypedStorage. Without
-// memory it asks for some.
+// PyTorch makes storages of the device through this: for new tensors, torch.UntypedStorage and lazy clones.
+// Without memory it asks for some. An allocator that is not ours stays.
 c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
                                             c10::DataPtr data, c10::Allocator* allocator, bool resizable) {
-  if (data == nullptr) {
-    return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes),
-                                              allocator, resizable);
+  auto storage = data == nullptr ? c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(),
+                                                                      std::move(bytes), allocator, resizable)
+                                 : c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(),
+                                                                      std::move(bytes), std::move(data),
+                                                                      allocator, resizable);
+  if (allocator == &device_allocator()) {
+    storage->set_allocator(&storage_allocator(storage->device().index()));
   }
-  return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes),
-                                            std::move(data), allocator, resizable);
+  return storage;
 }
 
 [[maybe_unused]] const bool registered = [] {
@@ -30,8 +34,9 @@ c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c
 }  // namespace
 
 c10::Storage make_storage(c10::DataPtr data, size_t bytes, bool resizable) {
+  c10::Allocator& allocator = storage_allocator(data.device().index());
   return c10::Storage(c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                         std::move(data), &device_allocator(), resizable));
+                                                         std::move(data), &allocator, resizable));
 }
 
 std::string storage_name(const c10::Storage& storage) {

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "memory/kernel_view.h"
 #include "storage/device_storage.h"
 #include "stream/stream.h"
 
@@ -16,6 +17,7 @@ void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   if (storage->nbytes() == bytes) {
     return;
   }
+  make_own(storage);
   const c10::DeviceIndex device = storage->device().index();
   DeviceScope scope(device);
   c10::DataPtr fresh = device_allocator().allocate(bytes);
