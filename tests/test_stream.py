@@ -260,3 +260,22 @@ def test_a_stream_of_no_device_is_refused_in_words(index):
 def test_a_stream_of_the_host_is_not_recorded():
     with pytest.raises(ValueError, match="not of cpu"):
         torch.ones(2, device="openreg").record_stream(torch.Stream("cpu"))
+
+
+def test_sleep_occupies_the_current_stream_alone():
+    stream = torch.openreg.Stream()
+    begin, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
+    with torch.openreg.schedule("async"), torch.openreg.stream(stream):
+        begin.record()
+        torch.openreg._sleep(1_000_000_000)
+        end.record()
+        assert not stream.query() and not end.query()
+        assert torch.openreg.default_stream().query()
+        end.synchronize()
+    assert 1000 <= begin.elapsed_time(end)
+
+
+def test_sleep_runs_before_what_follows_it(each_schedule):
+    torch.openreg._sleep(10_000_000)
+    assert (torch.ones(3, device="openreg") + 1).tolist() == [2, 2, 2]
+    assert torch.openreg.current_stream().query()

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 namespace openreg {
 namespace {
@@ -34,6 +36,14 @@ thread_local std::array<c10::StreamId, kMaxDevices> current_numbers{};
 c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId number) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), number);
 }
+
+// Sleeps rather than spins: the stream is occupied, the core is not. A host that synchronizes may run it.
+orError_t run_sleep(void* args, char*, size_t) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(*static_cast<const int64_t*>(args)));
+  return orSuccess;
+}
+
+constexpr orKernel kSleep{"sleep", run_sleep, nullptr};
 
 orStream_t make_handle(c10::DeviceIndex device, c10::StreamId number) {
   DeviceStreams& streams = streams_of(device);
@@ -129,6 +139,10 @@ bool query_stream(c10::Stream stream) {
 void synchronize_stream(c10::Stream stream) {
   const WaitScope waiting;
   OR_CHECK(orStreamSynchronize(stream_handle(stream)));
+}
+
+void sleep_on_stream(c10::Stream stream, int64_t cycles) {
+  OR_CHECK(orLaunchKernel(stream_handle(stream), &kSleep, &cycles, sizeof(cycles)));
 }
 
 int stream_priority(c10::Stream stream) {

@@ -40,6 +40,9 @@ OPENREG_EXPORT bool query_stream(c10::Stream stream);
 OPENREG_EXPORT void synchronize_stream(c10::Stream stream);
 OPENREG_EXPORT int stream_priority(c10::Stream stream);
 
+/// Launches a kernel that occupies the stream for this many cycles of a clock of 1 GHz. Returns at once.
+OPENREG_EXPORT void sleep_on_stream(c10::Stream stream, int64_t cycles);
+
 /// The number of the stream that the runtime calls `id` (orStreamGetId); -1 if it is none of ours.
 c10::StreamId number_of_stream(c10::DeviceIndex device, uint64_t id);
 

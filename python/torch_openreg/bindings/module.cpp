@@ -73,6 +73,9 @@ void bind_streams(py::module_& m) {
   m.def("stream_priority", wrap_pybind_function_no_gil([](int64_t id, int device) {
           return openreg::stream_priority(stream_of(id, device));
         }));
+  m.def("sleep", wrap_pybind_function_no_gil([](int64_t cycles) {
+          openreg::sleep_on_stream(openreg::current_stream(openreg::current_device()), cycles);
+        }));
   m.def("external_stream_id", wrap_pybind_function_no_gil([](uintptr_t handle) {
           const c10::Stream stream = openreg::external_stream(reinterpret_cast<orStream_t>(handle));
           return std::pair<int64_t, int>(stream.id(), stream.device_index());

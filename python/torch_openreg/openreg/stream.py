@@ -150,6 +150,12 @@ def stream(stream: "torch.Stream | None") -> StreamContext:
     return StreamContext(stream)
 
 
+def _sleep(cycles: int) -> None:
+    """Occupies the current stream for this many cycles of a clock of 1 GHz, and returns at once."""
+    _lazy_init()
+    _C.sleep(cycles)
+
+
 def _checked(device: DeviceLike) -> int:
     index = index_of(device)
     _C.device_properties(index)  # raises for an index that no device has
