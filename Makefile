@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -17,6 +17,8 @@ help:
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
 	@echo 'test-ops   every operator, sample and dtype beside the CPU, in every schedule'
 	@echo 'test-libraries   installs transformers, lightning and their like into $(VENV), and trains with them'
+	@echo 'test-upstream PYTORCH=folder   the tests of a PyTorch checkout of version $(TORCH) on the device; hours'
+	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of each of its files'
 	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
@@ -65,6 +67,17 @@ test-ops: build
 test-libraries: build
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) 'torch_openreg[libraries]'
 	$(BIN)/python -m pytest -q tests/libraries tests/test_serialization.py
+
+# PyTorch's own tests, from a checkout of the version that is installed. SHARD=2/5 runs the second of five parts,
+# FILES="test_nn.py ..." these files alone. What the tests import is installed here and not with the package.
+PYTORCH ?=
+SHARD ?= 1/1
+FILES ?=
+test-upstream test-upstream-short: build
+	@test -d '$(PYTORCH)/test' || { echo 'PYTORCH=folder: a PyTorch checkout of version $(TORCH)'; exit 2; }
+	$(BIN)/pip install -q --disable-pip-version-check expecttest hypothesis psutil pyyaml optree pillow parameterized dill
+	PYTHONPATH=tools $(BIN)/python -m upstream '$(PYTORCH)' $(FILES) --jobs $(JOBS) --shard $(SHARD) \
+	  $(if $(filter test-upstream-short,$@),--short,$(if $(FILES)$(filter-out 1/1,$(SHARD)),,--page docs/upstream.md))
 
 # Large, so that only who asks for it gets it; the ordinary tests use a browser if there is one.
 test-browser: build

@@ -1,0 +1,129 @@
+"""Runs PyTorch's tests on the device and judges the failures.
+
+    python -m upstream CHECKOUT                 every test
+    python -m upstream CHECKOUT --short         a fixed sample of each file, some minutes
+    python -m upstream CHECKOUT --shard 2/5     the second of five parts
+    python -m upstream CHECKOUT test_nn.py      one file
+
+CHECKOUT is a PyTorch source folder with the version of the installed torch. The status is 1 if a test fails that
+no reason is known for, or if an expected failure passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from upstream import report
+from upstream.expected import Expected, judge
+from upstream.results import Result, Store
+from upstream.runner import FileRun, Options, Progress
+from upstream.selection import Selection, parse_shard
+from upstream.suite import TestFile, test_files
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SAMPLE = 30
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="upstream", description=__doc__.splitlines()[0])
+    parser.add_argument("checkout", type=Path, help="a PyTorch source folder")
+    parser.add_argument("files", nargs="*", help="test files, relative to its test folder; all of the suite")
+    parser.add_argument("--short", action="store_true", help=f"a fixed sample of {SAMPLE} tests of each file")
+    parser.add_argument("--shard", type=parse_shard, default=(0, 1), metavar="I/N", help="part I of N")
+    parser.add_argument("--match", default="", help="only tests whose ids match this glob pattern")
+    parser.add_argument("--jobs", type=int, default=1, help="files at a time")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one test; 300")
+    parser.add_argument("--resume", action="store_true", help="keep the results that are there")
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "upstream")
+    parser.add_argument("--expected", type=Path, default=REPOSITORY / "tests/upstream/expected_failures.toml")
+    parser.add_argument("--page", type=Path, help="write the table of results to this file")
+    parser.add_argument("--judge", action="store_true", help="run nothing; judge the results that are there")
+    return parser.parse_args()
+
+
+def chosen_files(options: argparse.Namespace) -> list[TestFile]:
+    tests = options.checkout / "test"
+    if not tests.is_dir():
+        sys.exit(f"{tests} is not a folder; CHECKOUT is a PyTorch source folder of the installed version")
+    suite = test_files(tests)
+    if not options.files:
+        return suite
+    known = {file.name: file for file in suite}
+    return [known.get(name, TestFile(name)) for name in options.files]
+
+
+def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, jobs: int) -> None:
+    columns = [TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()]
+    with (
+        Bars(*columns, TextColumn("{task.fields[state]}"), console=Console(stderr=True)) as bars,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        overall = bars.add_task("files", total=len(files), state="")
+
+        def run(file: TestFile) -> None:
+            task = bars.add_task(file.name, total=None, state="collecting")
+
+            def show(progress: Progress) -> None:
+                state = f"{progress.failed} failed" if progress.failed else ""
+                bars.update(task, total=progress.selected, completed=progress.done, state=state)
+
+            FileRun(file, options, stores[file.name], show).run()
+            bars.update(task, visible=False)
+            bars.advance(overall)
+
+        for done in [pool.submit(run, file) for file in files]:
+            done.result()
+
+
+def show(failures: list[Result], passes: list[str], console: Console) -> None:
+    for result in failures:
+        console.print(f"[red]{result.outcome}[/red] {escape(result.test)}")
+        console.print(f"    {escape(result.message.strip().splitlines()[0][:300] if result.message else '')}")
+    for test in passes:
+        console.print(f"[red]passes, but is an expected failure:[/red] {escape(test)}")
+
+
+def main() -> int:
+    given = arguments()
+    shard, shards = given.shard
+    selection = Selection(SAMPLE if given.short else 0, shard, shards, given.match)
+    expected = Expected.load(given.expected)
+    files = chosen_files(given)
+    stores = {file.name: Store(given.build / "results" / f"{file.name}.jsonl") for file in files}
+    if not given.judge:
+        if not given.resume:
+            for store in stores.values():
+                store.clear()
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+        tests = given.checkout.resolve() / "test"
+        options = Options(tests, given.build.resolve(), selection, expected, given.limit, environment)
+        run_all(files, stores, options, given.jobs)
+    complete = frozenset(stores) if selection.complete else frozenset()
+    verdict = judge((result for store in stores.values() for result in store), expected, complete)
+    console = Console()
+    show(verdict.new_failures, verdict.passes, console)
+    if given.page:
+        scope = (
+            "Every test ran." if selection.complete else f"A fixed sample of {SAMPLE} tests of each file ran."
+        )
+        report.write(given.page, stores, expected, scope)
+    totals = report.counts((result for store in stores.values() for result in store), expected)
+    explained = sum(totals[owner] for owner in ("ours", "pytorch", "meaningless"))
+    console.print(
+        f"{totals['passed']} passed, {explained} failed with a reason, {len(verdict.new_failures)} without,"
+        f" {len(verdict.passes)} expected failures passed, {totals['skipped']} skipped"
+    )
+    return 0 if verdict.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Runs one test file in worker processes. A crash or a hang costs one test: a new worker goes on with the others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from upstream.expected import Expected
+from upstream.results import Result, Store
+from upstream.selection import Selection
+from upstream.suite import TestFile
+from upstream.translate import translate_file
+from upstream.worker import POISONED, Spec
+
+TOOLS = Path(__file__).resolve().parent.parent
+# Importing a file and generating its tests; the largest has a hundred thousand.
+COLLECTION_LIMIT = 900.0
+# A worker that dies this many times in a row before its first test is given up.
+FRUITLESS_WORKERS = 3
+
+
+@dataclass(frozen=True)
+class Options:
+    tests: Path  # the `test` folder of the checkout
+    build: Path  # logs, results and translated files
+    selection: Selection
+    expected: Expected
+    limit: float  # seconds for one test
+    environment: dict[str, str]
+
+
+@dataclass
+class Progress:
+    """How far a file is. Given to a callback after every event."""
+
+    selected: int = 0
+    done: int = 0
+    failed: int = 0
+    current: str = ""
+
+
+class Worker:
+    """One worker process and the events that it sends. Kills what is left of its process group on exit."""
+
+    def __init__(self, spec: Spec, tests: Path, log: Path, environment: dict[str, str]) -> None:
+        self._read, write = os.pipe()
+        self._buffer = b""
+        with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
+            json.dump(asdict(spec) | {"events": write}, file)
+        self._spec = Path(file.name)
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "upstream.worker", file.name],
+                cwd=tests,
+                env=environment | {"PYTHONPATH": os.pathsep.join([str(TOOLS), str(tests)])},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(write,),
+                start_new_session=True,
+            )
+        os.close(write)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+        os.close(self._read)
+        self._spec.unlink(missing_ok=True)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def events(self, limit: Callable[[], float]) -> Iterator[dict]:
+        """Yields events until the worker ends. Raises TimeoutError if none comes for `limit()` seconds.
+
+        A child of a test may outlive the worker and hold the pipe open, so the end is the worker's, not the pipe's.
+        """
+        last = time.monotonic()
+        while True:
+            ended = self.process.poll() is not None
+            ready, _, _ = select.select([self._read], [], [], 0 if ended else 1.0)
+            chunk = os.read(self._read, 1 << 16) if ready else b""
+            if chunk:
+                *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+                for line in lines:
+                    last = time.monotonic()
+                    yield json.loads(line)
+            elif ended:
+                return
+            elif ready:  # the pipe is closed; the process is about to end
+                time.sleep(0.05)
+            if time.monotonic() - last > limit():
+                # The fault handler writes the stacks to the log.
+                self._signal(signal.SIGABRT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(10)
+                raise TimeoutError
+
+    def ending(self) -> str:
+        """How the process ended, in words."""
+        code = self.process.wait()
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+
+def last_words(log: Path, start: int, length: int = 2000) -> str:
+    """What the fault handler wrote since the position `start`, innermost call first, or the end of the log."""
+    with log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - 100 * length))
+        text = file.read().decode(errors="replace")
+    _, marker, stacks = text.rpartition("Fatal Python error")
+    return (marker + stacks)[:length] if marker else text[-length:]
+
+
+class FileRun:
+    """The run of one file. One thread."""
+
+    def __init__(
+        self, file: TestFile, options: Options, store: Store, report: Callable[[Progress], None]
+    ) -> None:
+        self._file = file
+        self._options = options
+        self._store = store
+        self._report = report
+        self._progress = Progress()
+        self._log = options.build / "logs" / f"{file.name}.log"
+        self._current: str | None = None
+        self._collected = False
+
+    def run(self) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._log.write_bytes(b"")
+        root = self._options.tests
+        if self._file.translated:
+            root = self._options.build / "translated"
+            translate_file(self._options.tests / self._file.name, root / self._file.name)
+        fruitless = 0
+        while fruitless < FRUITLESS_WORKERS:
+            before = len(self._store)
+            if self._run_worker(root):
+                return
+            fruitless = 0 if len(self._store) > before else fruitless + 1
+
+    def _run_worker(self, root: Path) -> bool:
+        """Runs the tests that have no result. Returns whether there is nothing left to run."""
+        spec = Spec(
+            file=str(root / self._file.name),
+            root=str(root),
+            translated=self._file.translated,
+            events=-1,
+            done=self._store.tests(),
+            not_run=self._options.expected.not_run(),
+            selection=asdict(self._options.selection),
+        )
+        self._current, self._collected = None, False
+        start = self._log.stat().st_size
+        with Worker(spec, self._options.tests, self._log, self._options.environment) as worker:
+            try:
+                for event in worker.events(
+                    lambda: self._options.limit if self._collected else COLLECTION_LIMIT
+                ):
+                    self._handle(event)
+            except TimeoutError:
+                self._lost(
+                    "hung", f"no result after {self._options.limit:.0f} s\n{last_words(self._log, start)}"
+                )
+                return False
+            ending = worker.ending()
+            if worker.process.returncode == 0 and self._current is None:
+                return True
+            if worker.process.returncode == POISONED:
+                return False
+            if self._current is None and self._broken():
+                return True
+        self._lost("crashed", f"{ending}\n{last_words(self._log, start)}")
+        return False
+
+    def _broken(self) -> bool:
+        return any(result.test == self._file.name for result in self._store)
+
+    def _lost(self, outcome: str, message: str) -> None:
+        """The worker is gone. Blames the test that ran, or the file if none did."""
+        self._finish(Result(self._current or self._file.name, outcome, 0.0, message))
+
+    def _finish(self, result: Result) -> None:
+        self._store.add(result)
+        self._progress.done = len(self._store)
+        self._progress.failed += result.failed
+        self._current = None
+        self._report(self._progress)
+
+    def _handle(self, event: dict) -> None:
+        kind = event.pop("event")
+        if kind == "selected":
+            self._collected = True
+            self._progress.selected = event["count"]
+            known = set(self._store.tests())
+            for test in event["not_run"]:
+                if test not in known:
+                    self._finish(Result(test, "failed", 0.0, "not run"))
+        elif kind == "start":
+            self._current = self._progress.current = event["test"]
+        elif kind == "result":
+            self._finish(Result(**event))
+        elif kind == "broken":
+            self._finish(Result(self._file.name, "failed", 0.0, f"cannot be imported: {event['message']}"))
+        self._report(self._progress)

@@ -1,0 +1,41 @@
+"""Which tests of a file run: all, a fixed sample, a shard, or those that match a pattern."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+def rank(test: str) -> int:
+    """A number that depends on the test id alone: samples and shards are the same on every machine."""
+    return int.from_bytes(hashlib.sha256(test.encode()).digest()[:8], "big")
+
+
+@dataclass(frozen=True)
+class Selection:
+    sample: int = 0  # this many tests of each file; 0 means all
+    shard: int = 0
+    shards: int = 1
+    match: str = ""  # a glob pattern of test ids
+
+    @property
+    def complete(self) -> bool:
+        """Whether every test of a file is selected."""
+        return not self.sample and self.shards == 1 and not self.match
+
+    def select(self, tests: Iterable[str]) -> list[str]:
+        """The selected tests, in the order of their ids."""
+        chosen = {test for test in tests if not self.match or fnmatchcase(test, self.match)}
+        if self.sample:
+            chosen = set(sorted(chosen, key=rank)[: self.sample])
+        return sorted(test for test in chosen if rank(test) % self.shards == self.shard)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """ "2/5", the second of five, as (1, 5)."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise ValueError(f"a shard is i/n with 1 <= i <= n, as in 2/5; got {text!r}")
+    return int(number) - 1, int(count)

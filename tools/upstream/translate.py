@@ -1,0 +1,48 @@
+"""Translates a test file of CUDA into one of the device, by replacing names. The result goes into the build folder.
+
+What a program would spell `cuda` is replaced, in code, strings and comments alike, since tests run programs that they
+hold in strings. Names of libraries, and modules that exist for CUDA alone, stay.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# Modules without a counterpart on the device, libraries, and files.
+KEPT = (
+    r"torch\.backends\.cuda\b",
+    r"torch\.version\.cuda\b",
+    r"torch\.cuda\._memory_viz\b",
+    r"torch\.cuda\._HAS_PYNVML\b",
+    r"torch\.cuda\.(?:comm|nccl|gds|green_contexts|jiterator|_utils|_pin_memory_utils)\b",
+    r"\bcuda\.bindings\b",
+    r"\bcuda\.(?:h|html|py)\b",
+    r"\blibcuda\b",
+)
+
+# Names that differ in more than the device. A name here is replaced wherever it is a whole word.
+RENAMED = {
+    "CUDAGraph": "{graph}",
+    "PYTORCH_CUDA_ALLOC_CONF": "{upper}_ALLOC_CONF",
+    "CUDA_LAUNCH_BLOCKING": "{upper}_LAUNCH_BLOCKING",
+    "is_cuda": "is_{name}",
+    "cuda": "{name}",
+}
+
+
+def translate(source: str, name: str, graph: str) -> str:
+    """The source with CUDA's names replaced by those of the device `name`, whose class of graphs is `graph`."""
+    renamed = {old: new.format(name=name, upper=name.upper(), graph=graph) for old, new in RENAMED.items()}
+    pattern = re.compile("|".join([*KEPT, *(rf"\b{old}\b" for old in renamed)]))
+    return pattern.sub(lambda found: renamed.get(found.group(), found.group()), source)
+
+
+def translate_file(source: Path, target: Path) -> None:
+    import torch
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    name = torch._C._get_privateuse1_backend_name()
+    module = torch.get_device_module(name)
+    graph = next((member for member in dir(module) if member.endswith("Graph")), "Graph")
+    target.write_text(translate(source.read_text(), name, graph))

@@ -1,0 +1,167 @@
+"""Runs selected tests of one file under pytest and streams the results as JSON lines. A process of its own.
+
+python -m upstream.worker SPEC     where SPEC is a file with a `Spec` in JSON
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import sys
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upstream.device_tests import pretend_to_be_cuda, run_on_device
+from upstream.expected import matches
+from upstream.results import Result
+from upstream.selection import Selection
+
+POISONED = 86  # the exit status of a worker whose device does not work any more
+MESSAGE_LENGTH = 2000
+
+# How PyTorch refuses torch.cuda without CUDA.
+NO_CUDA = (
+    "Torch not compiled with CUDA enabled",
+    "requires CUDA support",
+    "Tried to instantiate dummy base class",
+    "Cannot initialize CUDA without",
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "module 'torch._C' has no attribute '_cuda_",
+)
+
+
+@dataclass(frozen=True)
+class Spec:
+    file: str  # the path to import
+    root: str  # test ids are relative to it
+    translated: bool
+    events: int  # the file descriptor to write to
+    done: list[str] = field(default_factory=list)  # tests that have a result already
+    not_run: list[str] = field(default_factory=list)  # ids and patterns
+    selection: dict[str, Any] = field(default_factory=dict)
+
+
+class Stream:
+    """Writes events as lines of JSON. Silent in children made by fork."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._descriptor = descriptor
+        self._pid = os.getpid()
+
+    def send(self, **event: object) -> None:
+        if os.getpid() == self._pid:
+            os.write(self._descriptor, (json.dumps(event) + "\n").encode())
+
+
+def message_of(report: pytest.TestReport) -> str:
+    """The error with its place, or the reason of a skip."""
+    where = report.longrepr
+    if isinstance(where, tuple):
+        return str(where[2]).removeprefix("Skipped: ")
+    crash = getattr(where, "reprcrash", None)
+    if crash is None:
+        return str(where)[-MESSAGE_LENGTH:]
+    return f"{crash.message[:MESSAGE_LENGTH]} (at {Path(crash.path).name}:{crash.lineno})"
+
+
+def calls_cuda(message: str) -> bool:
+    """Whether a test failed because it calls torch.cuda itself. It says nothing about the device, and is skipped."""
+    return any(words in message for words in NO_CUDA)
+
+
+def is_poisoned() -> bool:
+    """Whether the device refuses work, so that every further test would fail."""
+    import torch
+
+    with contextlib.suppress(Exception):  # a late error of the test that failed is reported once
+        torch.accelerator.synchronize()
+    try:
+        return bool((torch.ones(1, device=torch.accelerator.current_accelerator()) + 1).item() != 2)
+    except Exception:
+        return True
+
+
+class Plugin:
+    """Selects tests, and streams when one starts and how it ended."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._stream = Stream(spec.events)
+        self._outcome = ("passed", "")
+        self._seconds = 0.0
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._stream.send(
+                event="broken", test=report.nodeid, message=str(report.longrepr)[-MESSAGE_LENGTH:]
+            )
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        by_id = {item.nodeid: item for item in items}
+        chosen = Selection(**self._spec.selection).select(by_id)
+        done = set(self._spec.done)
+        skipped = [test for test in chosen if any(matches(test, pattern) for pattern in self._spec.not_run)]
+        left = [test for test in chosen if test not in done and test not in set(skipped)]
+        self._stream.send(event="selected", count=len(chosen), not_run=skipped)
+        items[:] = [by_id[test] for test in left]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._outcome = ("passed", "")
+        self._seconds = 0.0
+        self._stream.send(event="start", test=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds += report.duration
+        if report.failed:
+            if self._outcome[0] == "passed":  # of several subtests, the first
+                message = message_of(report)
+                self._outcome = ("skipped" if calls_cuda(message) else "failed", message)
+        elif report.skipped and not hasattr(report, "wasxfail") and self._outcome[0] == "passed":
+            self._outcome = ("skipped", message_of(report))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        result = Result(nodeid, self._outcome[0], round(self._seconds, 3), self._outcome[1])
+        self._stream.send(event="result", **asdict(result))
+        if result.failed and is_poisoned():
+            os._exit(POISONED)
+
+
+def main(path: str) -> int:
+    spec = Spec(**json.loads(Path(path).read_text()))
+    faulthandler.enable()
+    # PyTorch's tests read the command line of the process.
+    sys.argv = [spec.file]
+    run_on_device()
+    if spec.translated:
+        pretend_to_be_cuda()
+    from torch.testing._internal import common_utils
+
+    if hasattr(common_utils, "parse_cmd_line_args"):
+        common_utils.parse_cmd_line_args()
+    warnings.simplefilter("ignore")
+    options = ["--noconftest", "--tb=native", "--capture=no", "-q", "--no-header", "--no-summary"]
+    plugins = ["no:cacheprovider", "no:faulthandler", "no:xdist", "no:warnings", "no:randomly"]
+    status = pytest.main(
+        [
+            *("-c", os.devnull, "--rootdir", spec.root, *options),
+            *(part for plugin in plugins for part in ("-p", plugin)),
+            spec.file,
+        ],
+        plugins=[Plugin(spec)],
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Every result is out. Threads that tests left behind must not keep the process.
+    os._exit(0 if status in (0, 1, 5) else int(status))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
