@@ -78,8 +78,13 @@ def test_a_bad_index_is_an_error_in_words(use):
 
 
 def test_another_devices_name_is_refused():
-    with pytest.raises(ValueError, match="expected a device of type 'openreg', got 'cpu'"):
+    with pytest.raises(ValueError, match="Expected a openreg device, but got: cpu"):
         torch.openreg.set_device("cpu")
+
+
+def test_a_device_context_names_its_device():
+    torch.openreg.synchronize(torch.openreg.device(1))
+    assert torch.openreg.current_stream(torch.openreg.device(1)).device_index == 1
 
 
 def test_properties():

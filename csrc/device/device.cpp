@@ -49,8 +49,8 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index) {
 }
 
 c10::DeviceIndex resolve(c10::Device device) {
-  TORCH_CHECK_VALUE(device.type() == kDevice, "expected a device of type ", OR_DEVICE_NAME, ", got ",
-                    device.str());
+  TORCH_CHECK_VALUE(device.type() == kDevice, "Expected a ", OR_DEVICE_NAME,
+                    " device, but got: ", device.str());
   if (!device.has_index()) {
     return current_device();
   }

@@ -13,14 +13,19 @@ DeviceLike = torch.device | str | int | None
 
 
 def index_of(device: DeviceLike) -> int:
-    """The index that ``device`` names; the current device's for ``None`` or a device without an index."""
+    """The index that ``device`` names; the current device's for ``None`` or a device without an index.
+
+    A context that makes a device current names that device, as in ``torch.cuda``.
+    """
     if device is None:
         return _C.current_device()
     if isinstance(device, int):
         return device
+    if isinstance(device, _DeviceContext):
+        return device.idx
     device = torch.device(device)
     if device.type != DEVICE_NAME:
-        raise ValueError(f"expected a device of type '{DEVICE_NAME}', got '{device}'")
+        raise ValueError(f"Expected a {DEVICE_NAME} device, but got: {device}")
     return _C.current_device() if device.index is None else device.index
 
 
@@ -98,3 +103,6 @@ class device_of(device):
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.get_device() if obj.device.type == DEVICE_NAME else -1)
+
+
+_DeviceContext = device  # under this name where a parameter is called `device`
