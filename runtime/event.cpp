@@ -96,6 +96,13 @@ orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end
       return fail(orErrorInvalidValue, "the %s event was created without timing; create it with flags 0",
                   start_pin->flags & orEventDisableTiming ? "start" : "end");
     }
+    if (start_pin->device != end_pin->device) {
+      return fail(
+          orErrorInvalidHandle,
+          "the events belong to device %d and device %d, whose clocks differ; measure between events of "
+          "one device",
+          start_pin->device, end_pin->device);
+    }
     return from_driver(runtime.driver().event_elapsed(start_pin->driver, end_pin->driver, milliseconds));
   });
 }

@@ -144,3 +144,15 @@ def test_an_event_belongs_to_one_device():
     event.record(torch.openreg.default_stream(0))
     with pytest.raises(RuntimeError, match="device"):
         event.record(torch.openreg.default_stream(1))
+
+
+def test_the_time_between_events_of_two_devices_is_refused():
+    events = []
+    for device in (0, 1):
+        with torch.openreg.device(device):
+            event = torch.openreg.Event(enable_timing=True)
+            event.record()
+            event.synchronize()
+            events.append(event)
+    with pytest.raises(RuntimeError, match="device 0 and device 1"):
+        events[0].elapsed_time(events[1])
