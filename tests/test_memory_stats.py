@@ -359,3 +359,9 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for():
     done.set()
     emptying.join()
     assert not failed, failed
+
+
+def test_emptying_the_cache_counts_as_a_synchronization_of_all_streams(clean_memory):
+    before = torch.openreg.memory_stats()["num_sync_all_streams"]
+    torch.openreg.empty_cache()
+    assert torch.openreg.memory_stats()["num_sync_all_streams"] == before + 1

@@ -108,6 +108,7 @@ void Pool::empty_cache(c10::MempoolId_t of) {
     OR_CHECK(orDeviceCheckUncaptured("emptying the cache of device memory"));
   }
   Lock lock(mutex_);
+  ++stats_.num_sync_all_streams;
   collect();
   give_back(take_whole_segments(of), lock);
 }
