@@ -14,7 +14,7 @@ KEPT = (
     r"torch\.backends\.cuda\b",
     r"torch\.version\.cuda\b",
     r"torch\.cuda\._memory_viz\b",
-    r"torch\.cuda\._HAS_PYNVML\b",
+    r"torch\.cuda\.(?:_HAS_PYNVML|_is_compiled)\b",
     r"torch\.cuda\.(?:comm|nccl|gds|green_contexts|jiterator|_utils|_pin_memory_utils)\b",
     r"\bcuda\.bindings\b",
     r"\bcuda\.(?:h|html|py)\b",
@@ -26,6 +26,8 @@ RENAMED = {
     "CUDAGraph": "{graph}",
     "PYTORCH_CUDA_ALLOC_CONF": "{upper}_ALLOC_CONF",
     "CUDA_LAUNCH_BLOCKING": "{upper}_LAUNCH_BLOCKING",
+    "cuda_stream": "native_handle",
+    "cuda_event": "event_id",
     "is_cuda": "is_{name}",
     "cuda": "{name}",
 }
