@@ -47,23 +47,18 @@ Table& table() {
   return *made;
 }
 
-// True if something was known, so that the operator has been called.
-bool forget(const c10::OperatorHandle& op) {
+void forget(const c10::OperatorHandle& op) {
   std::lock_guard<std::mutex> lock(table().mutex);
   auto gone = table().facts.extract(&op.schema());
-  const bool known = !gone.empty();
-  if (known) {
+  if (!gone.empty()) {
     table().retired.push_back(std::move(gone.mapped()));  // pending work may still name them
   }
   generation.fetch_add(1, std::memory_order_release);
-  return known;
 }
 
-// Launched work calls its operator, so that must be there until the work is done.
+// Launched work has what it calls; see Note [Operators that go].
 void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
-  if (forget(op)) {
-    Work::finish_all();
-  }
+  forget(op);
 }
 
 int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {

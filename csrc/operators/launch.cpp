@@ -4,6 +4,7 @@
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
 #include "operators/alias.h"
+#include "operators/kept_kernel.h"
 #include "operators/launch_site.h"
 #include "operators/map_tensors.h"
 #include "operators/monitor.h"
@@ -146,7 +147,12 @@ bool launch(const c10::OperatorHandle& op, const OperatorFacts& facts, torch::ji
     return false;
   }
   Filling filling;
-  filling.work->set(op, plan, facts.is_pytorchs);
+  const c10::KernelFunction& kernel = cpu_kernel(op);
+  const bool is_pytorchs = facts.is_pytorchs && !is_boxed_only(kernel);
+  filling.work->set(op, plan, is_pytorchs);
+  if (C10_UNLIKELY(!is_pytorchs)) {
+    filling.work->keep(op, facts, kernel);
+  }
   if (C10_UNLIKELY(facts.may_refuse_data)) {
     filling.work->set_site(launch_site());
   }

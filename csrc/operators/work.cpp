@@ -122,15 +122,11 @@ Work* Work::take() {
 }
 
 void Work::recycle(Work* work) {
+  work->kept_.reset();
   Work* head = returned.load(std::memory_order_relaxed);
   do {
     work->next_ = head;
   } while (!returned.compare_exchange_weak(head, work, std::memory_order_release, std::memory_order_relaxed));
-}
-
-void Work::finish_all() {
-  const WaitScope waiting;
-  wait_until_pending(0, std::chrono::seconds(10));
 }
 
 void Work::put_back(Work* first) {
@@ -284,7 +280,11 @@ void Work::execute(torch::jit::Stack& stack) {
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }
-  op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (C10_UNLIKELY(kept_)) {
+    kept_.call(&stack);
+  } else {
+    op_->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  }
   if (plan_) {
     place_results(stack);
   }

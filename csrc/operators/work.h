@@ -14,6 +14,7 @@
 
 #include "memory/kernel_allocator.h"
 #include "operators/alias.h"
+#include "operators/kept_kernel.h"
 #include "operators/plan.h"
 #include "random/generator.h"
 
@@ -33,9 +34,6 @@ class Work {
   /// A work object for this thread to fill. Give it to submit, or back with recycle.
   static Work* take();
   static void recycle(Work* work);
-  /// Waits until everything that was launched is done; not for ever, since a stream may be waiting for the
-  /// caller.
-  static void finish_all();
   /// All of a list.
   static void put_back(Work* first);
 
@@ -45,6 +43,10 @@ class Work {
   /// Sets what to run. `plan` may be null: nothing is returned then.
   /// `takes_offers`: the kernel keeps nothing that it makes, so its results may be made where they belong.
   void set(const c10::OperatorHandle& op, PlanPtr plan, bool takes_offers);
+  /// The kernel to call, where the operator may be gone when the work runs.
+  void keep(const c10::OperatorHandle& op, const OperatorFacts& facts, const c10::KernelFunction& kernel) {
+    kept_.keep(op, facts, kernel);
+  }
   void add(c10::IValue value) { stack_.push_back(std::move(value)); }
   /// A number on the host, with the value that it has now. A wrapped number is nobody's to change.
   at::Tensor copy_host(const at::Tensor& tensor) {
@@ -82,6 +84,7 @@ class Work {
   bool restore_aliases();
 
   std::optional<c10::OperatorHandle> op_;
+  KeptKernel kept_;  // or nothing
   PlanPtr plan_;
   torch::jit::Stack stack_;
   c10::SmallVector<Offer, 2> offers_;
