@@ -5,6 +5,7 @@ variables that decide how the device is loaded.
 """
 
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -36,7 +37,13 @@ def environment(path: list[Path] | None = None, **variables: str) -> dict[str, s
 
 
 def python(
-    *arguments: str, path: list[Path] | None = None, code: int = 0, cwd: Path | None = None, **variables: str
+    *arguments: str,
+    path: list[Path] | None = None,
+    code: int = 0,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    timeout: int = TIMEOUT,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the interpreter with these arguments and expects it to end with `code`."""
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -44,7 +51,8 @@ def python(
             [sys.executable, *arguments],
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            input=stdin,
+            timeout=timeout,
             cwd=cwd or elsewhere,
             env=environment(path, **variables),
         )
@@ -55,6 +63,40 @@ def python(
 def execute(source: str, *arguments: str, **options: object) -> str:
     """Runs the source, whose assertions are the test, and returns what it printed, stripped."""
     return python("-c", textwrap.dedent(source), *arguments, **options).stdout.strip()
+
+
+_FORKER = """
+import json, os, signal, sys, tempfile
+preamble, programs = json.load(sys.stdin)
+exec(preamble)
+ended = {}
+for name, program in programs.items():
+    with tempfile.TemporaryFile("w+") as said:
+        if (child := os.fork()) == 0:
+            os.dup2(said.fileno(), 1), os.dup2(said.fileno(), 2)
+            signal.alarm(60)
+            try:
+                exec(compile(program, name, "exec"), globals())
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+            sys.stdout.flush()
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        ended[name] = [code, said.read()]
+print(json.dumps(ended))
+"""
+
+
+def execute_each(preamble: str, programs: dict[str, str]) -> dict[str, tuple[int, str]]:
+    """Runs each program in a process of its own, so that one may crash; how it ended, and what it printed.
+
+    They are forked from one interpreter in which the preamble has run: it imports, and uses no device.
+    """
+    done = python("-c", _FORKER, stdin=json.dumps([preamble, programs]), timeout=60 * len(programs))
+    return {name: (code, said) for name, (code, said) in json.loads(done.stdout).items()}
 
 
 def doctor(code: int, *arguments: str, **options: object) -> str:

@@ -7,8 +7,9 @@
 #include "stream/stream.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/MT19937RNGEngine.h>
-#include <ATen/ops/empty.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cstring>
@@ -45,6 +46,14 @@ at::mt19937 engine_at(RandomState state) {
   at::mt19937 engine;
   engine.set_data(data);
   return engine;
+}
+
+// Some tensors have a size and no bytes.
+void check_data(bool has_data) {
+  TORCH_CHECK(
+      has_data,
+      "the tensor that is given as a generator's state has no data on the host, as a fake tensor, one "
+      "that wraps others or one whose storage was resized; give the tensor that get_state has returned");
 }
 
 }  // namespace
@@ -100,11 +109,16 @@ void Generator::set_offset(uint64_t offset) {
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
+  // Such a tensor answers questions in Python, which may ask for this generator, whose lock is held.
+  check_data(!state.key_set().has(c10::DispatchKey::Python));
   at::detail::check_rng_state(state);
   TORCH_CHECK(state.numel() == kStateBytes, "a generator's state has ", kStateBytes,
               " bytes, seed and offset; got ", state.numel());
+  const void* bytes = state.data();
+  const size_t end = static_cast<size_t>(state.storage_offset() + kStateBytes);
+  check_data(bytes != nullptr && end <= state.storage().nbytes());
   RandomState read{};
-  std::memcpy(&read, state.data(), sizeof(read));
+  std::memcpy(&read, bytes, sizeof(read));
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ",
               kNumbersPerLaunch, ", not ", read.offset, ": these bytes are not the state of a generator of ",
               OR_DEVICE_NAME);
@@ -115,7 +129,9 @@ void Generator::set_state(const c10::TensorImpl& state) {
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
   check_uncaptured("reading a generator's state");
   const RandomState now = source_->get();
-  at::Tensor state = at::empty({kStateBytes}, at::kByte);
+  // Not at::empty: a dispatch mode, as that for fake tensors, would make a tensor of its own.
+  at::Tensor state =
+      at::detail::empty_cpu({kStateBytes}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
   std::memcpy(state.mutable_data_ptr(), &now, sizeof(now));
   return state.getIntrusivePtr();
 }
