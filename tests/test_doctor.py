@@ -1,11 +1,15 @@
 """`python -m torch_openreg doctor`: what it finds, in an interpreter of its own. See docs/guide/autoload.md."""
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from broken import BROKEN
 from interpreter import copy_of_installed, doctor, python
+
+from torch_openreg import _elf, _loader
 
 
 def test_doctor_of_a_healthy_installation() -> None:
@@ -63,3 +67,37 @@ def test_doctor_of_a_copied_folder(tmp_path: Path) -> None:
     (empty / "entry_points.txt").unlink()
     assert copied.is_dir()
     assert "none for torch_openreg" in doctor(1, path=[tmp_path])
+
+
+def link(target: Path, *flags: str) -> Path:
+    """A small library in C++."""
+    source = target.parent / "text.cpp"
+    source.write_text("#include <sstream>\nvoid text(std::ostringstream& s) { s << 1.5; }\n")
+    target.unlink(missing_ok=True)
+    subprocess.run(["c++", "-shared", "-fPIC", *flags, source, "-o", target], check=True)
+    return target
+
+
+def test_doctor_recognizes_a_libstdcxx_that_was_linked_statically(tmp_path: Path) -> None:
+    """Such a library loads and works, until it words an error."""
+    link(copy_of_installed(tmp_path) / "lib/libopenreg.so", "-static-libstdc++")
+    findings, _, remedies = doctor(1, path=[tmp_path]).partition("What to do:")
+    said = [line for line in findings.splitlines() if "not linked with the shared libstdc++" in line]
+    assert len(said) == 1 and "libopenreg.so" in said[0] and "CXX=/usr/bin/g++" in remedies
+
+
+def test_what_a_library_is_linked_with(tmp_path: Path) -> None:
+    for path in [*_loader.libraries(), str(link(tmp_path / "shared.so"))]:
+        said = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+        assert _elf.needed(path) == re.findall(r"NEEDED.*\[(.*)\]", said)
+        assert any(name.startswith("libstdc++.so") for name in _elf.needed(path)), path
+    static = link(tmp_path / "static.so", "-static-libstdc++")
+    assert not any(name.startswith("libstdc++") for name in _elf.needed(str(static)))
+
+
+def test_a_damaged_library_is_not_understood(tmp_path: Path) -> None:
+    whole = Path(_loader.libraries()[0]).read_bytes()
+    for length in (0, 3, 63, 64, 200, 1000, 5000, len(whole) // 2):
+        (tmp_path / "cut.so").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"cut\.so"):
+            _elf.needed(str(tmp_path / "cut.so"))

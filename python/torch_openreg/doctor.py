@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
-from torch_openreg import _loader, _unavailable
+from torch_openreg import _elf, _loader, _unavailable
 
 HELP = "say what is installed, whether it works, and what to do if it does not"
 GROUP = "torch.backends"
@@ -63,6 +63,7 @@ def examine() -> list[Finding]:
         Finding("python", f"{sys.version.split()[0]}, {sys.executable}"),
         _torch(use),
         *_libraries(works="devices" in use),
+        *_libstdcxx(),
         _slot(use),
         *_entry_points(),
         *_environment(),
@@ -99,6 +100,24 @@ def _libraries(works: bool) -> list[Finding]:
     for path in paths:
         said = words.get(path, f"not tried: {words['end']}").removeprefix(path).lstrip()
         findings.append(Finding("library", f"{path}: {said}", said == "loads"))  # the device has the remedy
+    return findings
+
+
+def _libstdcxx() -> list[Finding]:
+    """A libstdc++ that was linked statically, beside torch's shared one, crashes when a number becomes text."""
+    findings = []
+    for path in _loader.libraries():
+        try:
+            linked = _elf.needed(path)
+        except (OSError, ValueError):  # said above
+            continue
+        if not any(name.startswith("libstdc++.so") for name in linked):
+            text = f"{path}: is not linked with the shared libstdc++.so that torch uses, and crashes when it words an error"
+            remedy = (
+                "build it again with a compiler that links the shared libstdc++: CC=/usr/bin/gcc CXX=/usr/bin/g++, and "
+                "no -static-libstdc++ in CXXFLAGS or LDFLAGS"
+            )
+            findings.append(Finding("library", text, False, remedy))
     return findings
 
 

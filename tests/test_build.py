@@ -1,0 +1,67 @@
+"""What configuring refuses. A small project includes the same file as ours, so that a test takes a second."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = f"""
+cmake_minimum_required(VERSION 3.25)
+project(small LANGUAGES CXX)
+include({ROOT}/cmake/shared_libstdcxx.cmake)
+"""
+CMAKE = shutil.which("cmake", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+pytestmark = pytest.mark.skipif(CMAKE is None, reason="there is no cmake")
+
+
+def configure(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    (folder / "CMakeLists.txt").write_text(PROJECT)
+    kept = {name: value for name, value in os.environ.items() if name not in ("CXXFLAGS", "LDFLAGS", "CXX")}
+    done = subprocess.run(
+        [CMAKE, "-S", folder, "-B", folder / "build", *arguments],
+        capture_output=True,
+        text=True,
+        env=kept | variables,
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def wrapper(folder: Path) -> str:
+    """A compiler that links statically without being told."""
+    path = folder / "wrapped-c++"
+    path.write_text('#!/bin/sh\nexec c++ "$@" -static-libstdc++\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+STATIC = {
+    "LDFLAGS": lambda folder: {"LDFLAGS": "-static-libstdc++"},
+    "CXXFLAGS": lambda folder: {"CXXFLAGS": "-O2 -static-libstdc++"},
+    "a compiler that does so": lambda folder: {"CXX": wrapper(folder)},
+}
+
+
+@pytest.mark.parametrize("how", STATIC)
+def test_a_static_libstdcxx_is_refused(how: str, tmp_path: Path) -> None:
+    variables = STATIC[how](tmp_path)
+    code, said = configure(tmp_path, **variables)
+    assert code != 0
+    for words in ("does not link shared libraries with the shared libstdc++", "CXX=/usr/bin/g++"):
+        assert words in said, said
+    assert variables.get("CXX", "-static-libstdc++") in said
+
+
+def test_the_shared_one_is_taken_and_a_change_is_noticed(tmp_path: Path) -> None:
+    code, said = configure(tmp_path, LDFLAGS="-Wl,--as-needed")
+    assert code == 0, said
+    code, said = configure(tmp_path, "-DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++")
+    assert code != 0 and "shared libstdc++" in said
+
+
+def test_our_project_asks() -> None:
+    assert "include(cmake/shared_libstdcxx.cmake)" in (ROOT / "CMakeLists.txt").read_text()
