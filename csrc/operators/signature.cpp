@@ -76,9 +76,7 @@ bool Signature::read(const OperatorFacts& facts, const torch::jit::Stack& stack,
   device_ = -1;
   words_.clear();
   words_.push_back(reinterpret_cast<int64_t>(&facts));
-  // What integers become, and whether the kernel may refuse for not being deterministic.
-  words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) |
-                   (at::globalContext().deterministicAlgorithms() ? 1 << 8 : 0));
+  words_.push_back(global_settings());
   const size_t begin = stack.size() - facts.arguments;
   for (size_t i = 0; i < facts.arguments; ++i) {
     written_ = facts.written[i];
