@@ -30,7 +30,7 @@ void report_from_driver(const char* words);
 
 /// The body of every extern "C" function: no exception leaves it.
 template <typename Body>
-[[nodiscard]] orError_t guarded(Body&& body) noexcept {
+[[nodiscard]] orError_t noexcept_boundary(Body&& body) noexcept {
   try {
     return body();
   } catch (...) {

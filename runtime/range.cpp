@@ -64,7 +64,7 @@ extern "C" {
 
 orError_t orTraceRangePush(const char* name, int* depth) {
   if (!name) return fail(orErrorInvalidValue, "orTraceRangePush: name is NULL");
-  return guarded([&] {
+  return noexcept_boundary([&] {
     auto& open = my_ranges().open;
     open.push_back(begin_range("orTraceRangePush", name));
     if (depth) *depth = static_cast<int>(open.size()) - 1;
@@ -85,7 +85,7 @@ orError_t orTraceRangePop(int* depth) {
 
 orError_t orTraceRangeStart(const char* name, uint64_t* id) {
   if (!name || !id) return fail(orErrorInvalidValue, "orTraceRangeStart: %s is NULL", name ? "id" : "name");
-  return guarded([&] {
+  return noexcept_boundary([&] {
     OpenRange range = begin_range("orTraceRangeStart", name);
     FreeRanges& ranges = free_ranges();
     std::lock_guard lock(ranges.mutex);
@@ -114,7 +114,7 @@ orError_t orTraceRangeEnd(uint64_t id) {
 
 orError_t orTraceMark(const char* name) {
   if (!name) return fail(orErrorInvalidValue, "orTraceMark: name is NULL");
-  return guarded([&] {
+  return noexcept_boundary([&] {
     if (TracedWork* work = TracedWork::begin("orTraceMark", orTraceInstant, name, kNoDevice, 0)) {
       work->ended(orSuccess);
     }

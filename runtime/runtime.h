@@ -80,7 +80,7 @@ class Runtime {
   [[nodiscard]] orError_t hold_open(int index, std::shared_lock<std::shared_mutex>& lock);
   [[nodiscard]] bool is_open(int index);
   [[nodiscard]] orError_t reset(int index);
-  /// Waits for the open device's work, and leaves its failures to those who synchronise.
+  /// Waits for the open device's work, and leaves its failures to those who synchronize.
   [[nodiscard]] orError_t drain(int index);
   /// As above, for every open device: pinned memory and memory of other processes belong to no one of them.
   [[nodiscard]] orError_t drain_all();
@@ -174,7 +174,7 @@ inline orGraph_t as_graph(uint64_t handle) {
 /// The body of an extern "C" function that uses the runtime.
 template <typename Body>
 [[nodiscard]] orError_t with_runtime(Body&& body) noexcept {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     orError_t error;
     Runtime* runtime = Runtime::enter(error);
     return runtime ? body(*runtime) : error;

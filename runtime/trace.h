@@ -73,7 +73,7 @@ class ReturnTrace {
   orTraceRecord record_;
 };
 
-/// A synchronisation, which the calling thread itself begins and ends.
+/// A synchronization, which the calling thread itself begins and ends.
 class SynchronizeTrace {
  public:
   SynchronizeTrace(const char* function, const char* name, int device, uint64_t stream)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from broken import BROKEN, other_torch
+from broken_installs import BROKEN, other_torch
 from interpreter import WORKS, backend, copy_of_installed, doctor, execute, python
 
 ROOT = Path(__file__).parent.parent

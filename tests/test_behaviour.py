@@ -6,7 +6,7 @@ Sharing through queues of torch.multiprocessing has tests of its own with the pr
 import pytest
 import torch
 import torch.nn.functional as F
-from held import held
+from blocked_stream import held
 from interpreter import execute
 
 

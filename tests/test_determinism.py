@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 FLOATS = [
     torch.float16,

@@ -118,7 +118,7 @@ def test_capability_lists_every_dtype():
         assert dtype in dtypes
 
 
-def test_initialisation():
+def test_initialization():
     torch.openreg.init()
     assert torch.openreg.is_initialized()
     assert not torch.openreg._is_in_bad_fork()

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from broken import BROKEN
+from broken_installs import BROKEN
 from interpreter import copy_of_installed, doctor, python
 
 from torch_openreg import _elf, _loader

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 
 def test_an_event_that_was_never_recorded_is_done():

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 from captures import DEVICE, capture, side_streams
-from held import held
+from blocked_stream import held
 from torch import nn
 
 openreg = torch.openreg

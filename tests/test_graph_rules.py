@@ -129,7 +129,7 @@ def test_a_graph_that_is_kept_and_written_down(tmp_path):
     assert "aten::add" in text and "aten::relu" in text and "n0 -> n1" in text
 
 
-def test_errors_of_kernels_come_at_the_next_synchronisation():
+def test_errors_of_kernels_come_at_the_next_synchronization():
     table = torch.arange(10.0, device=DEVICE)
     index = torch.zeros(4, dtype=torch.int64, device=DEVICE)
     graph, y = capture(lambda: table.gather(0, index) + 1)

@@ -5,7 +5,7 @@ tests/ops/test_host_tensors.py does this with every operator; here are the ways 
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 DEVICE = "openreg"
 

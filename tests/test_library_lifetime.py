@@ -4,7 +4,7 @@ import gc
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 DEVICE = "openreg"
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from captures import capture
-from held import held
+from blocked_stream import held
 
 DEVICE = "openreg"
 

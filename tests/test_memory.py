@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("clean_memory")

@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 import torch.cuda._memory_viz as viewer
-from held import held
+from blocked_stream import held
 
 MIB = 1 << 20
 memory = torch.openreg.memory

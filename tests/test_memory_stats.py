@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 import torch.cuda.memory
-from held import held
+from blocked_stream import held
 from interpreter import execute
 
 from torch_openreg._build import DEVICE_NAME

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 openreg = torch.openreg
 

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 from interpreter import execute
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -350,7 +350,7 @@ def test_asking_for_a_dtype_leaves_the_hosts_random_numbers_alone(device):
 
 
 @pytest.mark.parametrize("view", [torch.conj, torch._neg_view])
-def test_copies_between_devices_honour_conjugate_and_negative_views(view):
+def test_copies_between_devices_honor_conjugate_and_negative_views(view):
     source = torch.tensor([1 + 2j, 3 - 4j])
     target = torch.empty(2, dtype=torch.cfloat, device="openreg:1")
     target.copy_(view(source.to("openreg:0")))

@@ -10,7 +10,7 @@ import pytest
 import soak_process
 import torch
 import torch.multiprocessing as mp
-from held import held
+from blocked_stream import held
 from interpreter import environment
 
 import torch_openreg._C

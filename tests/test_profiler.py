@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 from interpreter import execute
 from torch.autograd import DeviceType
 from torch.profiler import profile, record_function
@@ -132,7 +132,7 @@ def test_clocks_agree(a, tmp_path):
     assert inside == 50
 
 
-def test_copies_fills_and_synchronisations(each_schedule, a, tmp_path):
+def test_copies_fills_and_synchronizations(each_schedule, a, tmp_path):
     def body():
         host = a.cpu()
         a.copy_(host, non_blocking=True)

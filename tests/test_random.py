@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import random_operators
 import torch
-from held import held
+from blocked_stream import held
 from interpreter import execute
 from scipy import stats
 
@@ -354,8 +354,8 @@ def test_launches_are_independent_of_each_other():
     torch.manual_seed(0)
     rows = torch.stack([torch.rand(50, device="openreg", dtype=torch.float64) for _ in range(400)]).cpu()
     assert rows.unique().numel() == rows.numel()
-    neighbours = stats.pearsonr(rows[:-1].flatten().numpy(), rows[1:].flatten().numpy())
-    assert neighbours.pvalue > UNLIKELY
+    neighbors = stats.pearsonr(rows[:-1].flatten().numpy(), rows[1:].flatten().numpy())
+    assert neighbors.pvalue > UNLIKELY
     torch.manual_seed(1)  # so are seeds that are next to each other
     other = torch.stack([torch.rand(50, device="openreg", dtype=torch.float64) for _ in range(400)]).cpu()
     assert stats.pearsonr(rows.flatten().numpy(), other.flatten().numpy()).pvalue > UNLIKELY

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 from interpreter import execute
 
 openreg = torch.openreg

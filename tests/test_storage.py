@@ -3,11 +3,11 @@
 import copy
 import io
 
-import blob
+import dlpack_producer
 import numpy
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 from torch.utils.dlpack import DLDeviceType
 
 

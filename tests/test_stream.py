@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from held import held
+from blocked_stream import held
 
 
 def test_the_default_stream_is_current_at_first():

@@ -221,7 +221,7 @@ def test_a_real_trace_is_drawn_whole(trained):
 # ---- In a browser
 
 PIXEL = """
-  const colour = (x, y) => {
+  const color = (x, y) => {
     const ratio = window.devicePixelRatio;
     return [...document.getElementById("picture").getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data];
   };
@@ -252,11 +252,11 @@ def test_every_event_is_where_it_should_be(drawn, dark):
         document.getElementById("arrows").click();
         timeline.draw();
         const { data, toX, yOf } = timeline;
-        const background = colour(box.width - 3, box.height - 3);
+        const background = color(box.width - 3, box.height - 3);
         return {
           background,
           dark: matchMedia("(prefers-color-scheme: dark)").matches,
-          events: data.name.map((_, i) => colour(toX(data.start[i]) + 3, yOf(i) + 6)),
+          events: data.name.map((_, i) => color(toX(data.start[i]) + 3, yOf(i) + 6)),
           category: data.category,
           legend: document.getElementById("legend").innerText,
         };
@@ -265,8 +265,8 @@ def test_every_event_is_where_it_should_be(drawn, dark):
     )
     assert seen["dark"] is dark
     assert (sum(seen["background"][:3]) < 150) is dark
-    assert all(colour != seen["background"] for colour in seen["events"])
-    one_of_each = {c: tuple(colour[:3]) for c, colour in zip(seen["category"], seen["events"], strict=True)}
+    assert all(color != seen["background"] for color in seen["events"])
+    one_of_each = {c: tuple(color[:3]) for c, color in zip(seen["category"], seen["events"], strict=True)}
     assert len(one_of_each) == 5
     assert len(set(one_of_each.values())) == 5
     assert "kernel 2" in seen["legend"] and "copy 1" in seen["legend"]

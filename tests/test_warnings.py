@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from captures import capture
-from held import held
+from blocked_stream import held
 from interpreter import execute
 
 DEVICE = "openreg"

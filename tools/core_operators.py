@@ -2,7 +2,7 @@
 
 Each model is traced forward and backward on the device with PyTorch's core ATen decompositions, and the
 graphs are run. What is left in them is what a device needs a kernel for, beside the minimum of
-csrc/operators/minimal.cpp, for such models to be compiled.
+csrc/operators/required/factory_and_view_ops.cpp, for such models to be compiled.
 
     python tools/core_operators.py            writes the page
     python tools/core_operators.py --check    says whether it is up to date
@@ -24,7 +24,7 @@ Made by `tools/core_operators.py` with torch {version}; a test keeps it true. Do
 
 PyTorch has thousands of operators. A model that is compiled needs few of them: decompositions write the
 others as these. The {models} models below, forward and backward, need {count} after PyTorch's core
-decompositions. A backend that has these and the minimum (`csrc/operators/minimal.cpp`) can run what a
+decompositions. A backend that has these and the minimum (`csrc/operators/required/factory_and_view_ops.cpp`) can run what a
 compiler makes of such models. The table was made by running them.
 
 | operator | {columns} |
@@ -33,7 +33,7 @@ compiler makes of such models. The table was made by running them.
 
 
 class Classifier(nn.Module):
-    """Convolutions, both kinds of normalisation, pooling."""
+    """Convolutions, both kinds of normalization, pooling."""
 
     def __init__(self) -> None:
         super().__init__()

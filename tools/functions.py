@@ -82,7 +82,7 @@ ABSENT = {
     **dict.fromkeys(("cudart", "cudaStatus", "check_error"), _CUDART),
     "get_gencode_flags": _COMPILED,
     "has_half": "a leftover in PyTorch, always true; `torch.accelerator.get_device_capability` lists dtypes",
-    "DeferredCudaCallError": "for calls that wait until CUDA is initialised; here nothing waits",
+    "DeferredCudaCallError": "for calls that wait until CUDA is initialized; here nothing waits",
     **dict.fromkeys(("CUDAPluggableAllocator", "change_current_allocator"), _PLUGGABLE),
     **dict.fromkeys(
         ("GreenContext", "green_contexts.*"), "a part of a chip's processors; a simulated one has none"

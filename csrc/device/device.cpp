@@ -1,7 +1,7 @@
 #include "device/device.h"
 
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 
 #include <algorithm>
 
@@ -69,7 +69,7 @@ void synchronize_device(c10::DeviceIndex index) {
     return;
   }
   DeviceScope scope(index);
-  const WaitScope waiting;
+  const GilRelease waiting;
   OR_CHECK(orDeviceSynchronize());
 }
 

@@ -1,7 +1,7 @@
 #include "event/event.h"
 
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 #include "device/device.h"
 #include "stream/stream.h"
 
@@ -74,7 +74,7 @@ bool has_passed(void* event) noexcept {
 
 void synchronize_event(void* event) {
   if (event != nullptr) {
-    const WaitScope waiting;
+    const GilRelease waiting;
     OR_CHECK(orEventSynchronize(handle(event)));
   }
 }

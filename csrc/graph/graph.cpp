@@ -3,8 +3,8 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "graph/capture.h"
 #include "memory/host_allocator.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <algorithm>

@@ -3,8 +3,10 @@
 // Note [Graphs for torch]
 // The runtime captures and replays (Note [Graphs] in openreg.h). What torch adds is that a replay must find
 // everything where the capture left it:
-// - work: a captured Work (operators/work.h) is not used up by a run, and belongs to the graph;
-// - memory: what is allocated on a captured stream comes from the graph's private pool (memory/routes.h), so
+// - work: a captured LaunchedOp (host_engine/launch/launched_op.h) is not used up by a run, and belongs to
+// the graph;
+// - memory: what is allocated on a captured stream comes from the graph's private pool
+// (memory/mempool_routing.h), so
 //   nobody else is given it while the graph lives; pinned memory likewise;
 // - random numbers: a captured launch holds its distance from where the replay begins (random/replay.h).
 // Tensors from outside are used where they are: whoever made them keeps them alive.
@@ -13,7 +15,7 @@
 #pragma once
 
 #include "common/export.h"
-#include "memory/routes.h"
+#include "memory/mempool_routing.h"
 #include "random/replay.h"
 
 #include <ATen/core/GraphImplInterface.h>

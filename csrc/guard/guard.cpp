@@ -4,8 +4,8 @@
 #include "common/version.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "graph/capture.h"
 #include "memory/device_allocator.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

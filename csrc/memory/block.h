@@ -29,8 +29,8 @@ struct Block {
   bool small = false;           // of a segment for small blocks
   bool shared = false;          // other processes may have it; see csrc/process/share.h
   bool in_use = false;          // handed out
-  bool free = false;            // in the tree of free blocks, where neighbours merge
-  Block* before = nullptr;      // neighbours in the segment
+  bool free = false;            // in the tree of free blocks, where neighbors merge
+  Block* before = nullptr;      // neighbors in the segment
   Block* after = nullptr;
   Block* next_cached = nullptr;
   uint64_t idle_since = 0;  // the pool's clock when it went into the tree

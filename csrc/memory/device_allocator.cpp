@@ -3,16 +3,14 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/blocks_by_address.h"
+#include "memory/ipc_hooks.h"
 #include "memory/kernel_view.h"
+#include "memory/mempool_routing.h"
 #include "memory/pool.h"
-#include "memory/routes.h"
-#include "process/receive.h"
-#include "process/share.h"
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/COW.h>
-#include <torch/library.h>
 
 #include <memory>
 #include <vector>
@@ -39,7 +37,7 @@ DeviceAllocator& device_allocator() {
 
 void free_block(void* context) {
   auto* block = static_cast<Block*>(context);
-  if (C10_UNLIKELY(block->shared) && keep_while_shared(block)) {
+  if (C10_UNLIKELY(block->shared) && ipc_hooks.keep_while_shared(block)) {
     return;
   }
   pool_of(block->device).free(block);
@@ -98,7 +96,7 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
-  collect_shared();
+  ipc_hooks.collect_shared();
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
       pool_of(device).empty_cache(pool);
@@ -110,7 +108,7 @@ void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream)
   if (Block* block = block_of(data)) {
     pool_of(block->device).record_stream(block, stream);
   } else {
-    record_received(data, stream);
+    ipc_hooks.record_received(data, stream);
   }
 }
 
@@ -152,20 +150,6 @@ bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
 void DeviceAllocator::copy_data(void* dst, const void* src, size_t bytes) const {
   OR_CHECK(orMemcpyAsync(dst, src, bytes, orMemcpyDeviceToDevice, current_stream_handle(current_device())));
 }
-
-namespace {
-
-void record_stream(at::Tensor& self, c10::Stream stream) {
-  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream of a tensor on ", self.device(),
-                    " wants a stream of that kind of device, not of ", stream.device());
-  device_allocator().recordStream(self.storage().data_ptr(), stream);
-}
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("record_stream", record_stream);
-}
-
-}  // namespace
 
 static c10::AllocatorRegisterer<kDevice> register_allocator(&device_allocator());
 

@@ -1,10 +1,10 @@
 #include "memory/host_allocator.h"
 
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "graph/capture.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <c10/core/Event.h>
@@ -49,7 +49,7 @@ void free_host(void* context);
 
 struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {
   void empty_cache() override {
-    const WaitScope waiting;
+    const GilRelease waiting;
     at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host>::empty_cache();
   }
 };

@@ -3,11 +3,24 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/device_allocator.h"
-#include "memory/kernel_allocator.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/COWDeleter.h>
 
 namespace openreg {
+namespace {
+
+c10::Allocator& cpu_allocator() {
+  return *c10::GetCPUAllocator();
+}
+
+c10::Allocator& (*alias_allocator)() = &cpu_allocator;
+
+}  // namespace
+
+void set_alias_allocator(c10::Allocator& (*allocator)()) {
+  alias_allocator = allocator;
+}
 
 ptrdiff_t kernel_view_offset() {
   static const ptrdiff_t offset = [] {
@@ -21,12 +34,11 @@ ptrdiff_t kernel_view_offset() {
 c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t bytes) {
   void* data = device_ptr == nullptr ? nullptr : kernel_view(device_ptr);
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                               c10::DataPtr(data, c10::Device(c10::kCPU)),
-                                               &kernel_allocator(),
+                                               c10::DataPtr(data, c10::Device(c10::kCPU)), &alias_allocator(),
                                                /*resizable=*/true);
 }
 
-void make_own(c10::StorageImpl* device_storage) {
+void materialize_cow(c10::StorageImpl* device_storage) {
   if (C10_UNLIKELY(device_storage->data_ptr().get_deleter() == &c10::impl::cow::cow_deleter)) {
     device_storage->mutable_data_ptr();
   }
@@ -34,7 +46,7 @@ void make_own(c10::StorageImpl* device_storage) {
 
 c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes) {
   if (writes) {
-    make_own(device_storage);
+    materialize_cow(device_storage);
   }
   if (const Block* block = block_of(device_storage->data_ptr());
       C10_LIKELY(block != nullptr && block->alias)) {

@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "graph/capture.h"
+#include "stream/capture.h"
 
 #include <algorithm>
 #include <utility>

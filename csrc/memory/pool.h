@@ -8,7 +8,7 @@
 // Note [Two levels]
 // Small blocks (up to 1 MiB) that are freed go to a list for their exact size, last in, first out: the next
 // request of that size costs two pointer writes and gets warm memory. Below the lists is a tree of free
-// blocks ordered by size, in which neighbours merge; a list is emptied into the tree only when nothing else
+// blocks ordered by size, in which neighbors merge; a list is emptied into the tree only when nothing else
 // serves a request. Large blocks use the tree alone.
 //
 // Note [What is given back]

@@ -1,10 +1,10 @@
 // Where a pool's memory comes from and goes to; see Note [What is given back] in pool.h.
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 #include "device/device.h"
-#include "graph/capture.h"
+#include "memory/ipc_hooks.h"
 #include "memory/pool.h"
-#include "process/share.h"
+#include "stream/capture.h"
 
 #include <algorithm>
 
@@ -68,10 +68,10 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
   if (orGetErrorClass(answer) == orClassOutOfMemory && may_give_back) {
     ++stats_.num_alloc_retries;
     lock.unlock();
-    collect_shared();
+    ipc_hooks.collect_shared();
     // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
     const orError_t waited = [] {
-      const WaitScope waiting;
+      const GilRelease waiting;
       return orDeviceSynchronize();
     }();
     const bool may_wait = waited != orErrorNotPermitted;
@@ -206,7 +206,7 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
 // What another thread is giving back is in no book, and not yet the runtime's.
 void Pool::wait_for_those_who_give_back(Lock& lock) {
   {
-    const WaitScope waiting;
+    const GilRelease waiting;
     given_back_.wait(lock, [&] { return giving_back_ == 0; });
     lock.unlock();  // Python's lock is not taken under the pool's: others take them the other way round
   }
@@ -222,7 +222,7 @@ void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
   DeviceScope scope(device_);
   orError_t failed = orSuccess;
   {
-    const WaitScope waiting;
+    const GilRelease waiting;
     std::vector<Block*> kept;
     ++giving_back_;
     lock.unlock();

@@ -2,8 +2,8 @@
 
 #include "memory/blocks_by_address.h"
 #include "memory/device_allocator.h"
+#include "memory/mempool_routing.h"
 #include "memory/pool.h"
-#include "memory/routes.h"
 
 namespace openreg {
 namespace {

@@ -3,9 +3,10 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "graph/capture.h"
 #include "memory/device_allocator.h"
+#include "memory/ipc_hooks.h"
 #include "storage/device_storage.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -147,11 +148,20 @@ bool is_received(const c10::DataPtr& data) {
   return data.get_deleter() == &let_go;
 }
 
+namespace {
+
 void record_received(const c10::DataPtr& data, c10::Stream stream) {
   if (is_received(data)) {
     const std::lock_guard<std::mutex> lock(all_received().mutex);
     add(static_cast<Received*>(data.get_context())->streams, stream);
   }
 }
+
+[[maybe_unused]] const bool registered = [] {
+  ipc_hooks.record_received = &record_received;
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace openreg

@@ -24,7 +24,4 @@ OPENREG_EXPORT c10::Storage receive_storage(const SharedStorage& shared);
 /// Whether the memory is another process's.
 bool is_received(const c10::DataPtr& data);
 
-/// For received memory: it is not let go of before `stream` has passed the point at which it is freed.
-void record_received(const c10::DataPtr& data, c10::Stream stream);
-
 }  // namespace openreg

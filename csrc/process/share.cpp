@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/device_allocator.h"
+#include "memory/ipc_hooks.h"
 #include "memory/kernel_view.h"
 #include "process/receive.h"
 #include "storage/device_storage.h"
@@ -95,7 +96,7 @@ SharedStorage share_storage(const c10::Storage& storage) {
   SharedStorage result;
   result.device = impl->device().index();
   result.bytes = impl->nbytes();
-  make_own(impl);
+  materialize_cow(impl);
   if (result.bytes == 0) {
     return result;
   }
@@ -164,6 +165,8 @@ void collect_shared() {
   std::ranges::for_each(unused, free_block);
 }
 
+namespace {
+
 bool keep_while_shared(Block* block) {
   Shared& shared = all_shared();
   const std::lock_guard<std::mutex> lock(shared.mutex);
@@ -178,5 +181,13 @@ bool keep_while_shared(Block* block) {
   shared.blocks.erase(entry);
   return false;
 }
+
+[[maybe_unused]] const bool registered = [] {
+  ipc_hooks.keep_while_shared = &keep_while_shared;
+  ipc_hooks.collect_shared = &collect_shared;
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace openreg

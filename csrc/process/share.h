@@ -19,8 +19,6 @@
 
 namespace openreg {
 
-struct Block;
-
 /// What another process needs to have the storage: bytes to be carried there, and told to nobody else.
 struct SharedStorage {
   c10::DeviceIndex device = 0;
@@ -39,9 +37,5 @@ c10::Storage find_own(const SharedStorage& shared);
 
 /// Gives back what no other process has any more.
 OPENREG_EXPORT void collect_shared();
-
-/// For a block with `shared` set whose last tensor is gone: true if other processes still have it, and then
-/// it is freed later.
-bool keep_while_shared(Block* block);
 
 }  // namespace openreg

@@ -7,6 +7,7 @@
 // the operator's own activity: that is what `linked` is, and what makes device time appear beside operators
 // in tables. An arrow from a call to its kernel is a flow, whose id is the correlation number of the launch.
 #include "device/device.h"
+#include "device/on_device.h"
 #include "profiler/clock.h"
 #include "profiler/kineto.h"
 #include "profiler/recorder.h"
@@ -168,7 +169,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     added.addMetadata("correlation", activity.correlation);
   }
 
-  // A synchronisation has no launch: what it waits for is the activity.
+  // A synchronization has no launch: what it waits for is the activity.
   void write_call(const Activity& activity) {
     const bool waits = activity.kind == orTraceSynchronize;
     const std::optional<Interval>& when = waits ? activity.work : activity.call;

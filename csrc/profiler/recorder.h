@@ -49,7 +49,7 @@ struct Activity {
   int32_t thread;                          // that launched it, as the system numbers threads
   uint64_t operation;                      // torch's number of the operator in progress; 0: none
   std::shared_ptr<const OpenRange> range;  // the innermost, or null
-  std::optional<Interval> call;            // of the launching call; synchronisations and ranges have none
+  std::optional<Interval> call;            // of the launching call; synchronizations and ranges have none
   std::optional<Interval> work;            // when it ran; none if it had not finished
   orError_t result = orSuccess;
 };

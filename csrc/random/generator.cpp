@@ -1,9 +1,9 @@
 #include "random/generator.h"
 
 #include "device/device.h"
-#include "graph/capture.h"
 #include "random/philox.h"
 #include "random/replay.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -11,25 +11,25 @@ namespace openreg {
 namespace {
 
 // Never changed once a tensor has it, so that tensors can have one in common.
-struct Marks final : c10::BackendMeta {
-  explicit Marks(BackendMarks all) : all(std::move(all)) {}
-  const BackendMarks all;
+struct Flags final : c10::BackendMeta {
+  explicit Flags(BackendFlags all) : all(std::move(all)) {}
+  const BackendFlags all;
 };
 
-const Marks* marks_of(const at::TensorBase& tensor) {
-  return dynamic_cast<const Marks*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
+const Flags* flags_of(const at::TensorBase& tensor) {
+  return dynamic_cast<const Flags*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
 }
 
-void save(const at::Tensor& tensor, BackendMarks& saved) {
-  if (const Marks* marks = marks_of(tensor)) {
-    saved.insert(marks->all.begin(), marks->all.end());
+void save(const at::Tensor& tensor, BackendFlags& saved) {
+  if (const Flags* flags = flags_of(tensor)) {
+    saved.insert(flags->all.begin(), flags->all.end());
   }
 }
 
 // PyTorch has taken out what is its own.
-void load(const at::Tensor& tensor, BackendMarks& saved) {
+void load(const at::Tensor& tensor, BackendFlags& saved) {
   if (!saved.empty()) {
-    set_backend_marks(tensor, saved);
+    set_backend_flags(tensor, saved);
   }
 }
 
@@ -40,21 +40,21 @@ void load(const at::Tensor& tensor, BackendMarks& saved) {
 
 }  // namespace
 
-BackendMarks backend_marks(const at::TensorBase& tensor) {
-  const Marks* marks = marks_of(tensor);
-  return marks == nullptr ? BackendMarks() : marks->all;
+BackendFlags backend_flags(const at::TensorBase& tensor) {
+  const Flags* flags = flags_of(tensor);
+  return flags == nullptr ? BackendFlags() : flags->all;
 }
 
-void set_backend_marks(const at::TensorBase& tensor, BackendMarks marks) {
+void set_backend_flags(const at::TensorBase& tensor, BackendFlags flags) {
   TORCH_CHECK_VALUE(tensor.device().type() == kDevice, "backend metadata belongs to tensors of ",
                     OR_DEVICE_NAME, "; this one is on ", tensor.device());
   for (const char* taken : {"conj", "neg"}) {
-    TORCH_CHECK_VALUE(marks.count(taken) == 0, "'", taken,
+    TORCH_CHECK_VALUE(flags.count(taken) == 0, "'", taken,
                       "' is a name under which PyTorch saves something of its own; use another");
   }
   c10::intrusive_ptr<c10::BackendMeta> meta;
-  if (!marks.empty()) {
-    meta = c10::make_intrusive<Marks>(std::move(marks));
+  if (!flags.empty()) {
+    meta = c10::make_intrusive<Flags>(std::move(flags));
   }
   tensor.unsafeGetTensorImpl()->set_backend_meta(std::move(meta));
 }

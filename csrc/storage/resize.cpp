@@ -17,7 +17,7 @@ void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   if (storage->nbytes() == bytes) {
     return;
   }
-  make_own(storage);
+  materialize_cow(storage);
   const c10::DeviceIndex device = storage->device().index();
   DeviceScope scope(device);
   c10::DataPtr fresh = device_allocator().allocate(bytes);

@@ -1,7 +1,7 @@
 #include "stream/stream.h"
 
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -137,7 +137,7 @@ bool query_stream(c10::Stream stream) {
 }
 
 void synchronize_stream(c10::Stream stream) {
-  const WaitScope waiting;
+  const GilRelease waiting;
   OR_CHECK(orStreamSynchronize(stream_handle(stream)));
 }
 

@@ -124,7 +124,7 @@ typedef struct orDriver {
 
   /* ---- Appended ------------------------------------------------------------------------------------- */
 
-  /* (optional) As device_synchronize, but leaves a failure for the next synchronisation to return. A kernel
+  /* (optional) As device_synchronize, but leaves a failure for the next synchronization to return. A kernel
    * may call it while nothing else of the device is unfinished; else that is orErrorNotPermitted.
    * Without it: device_synchronize, and freeing memory also reports failures. */
   orError_t (*device_drain)(int device);

@@ -13,12 +13,12 @@
  *
  * Note [Failed kernels]
  * A kernel that fails poisons its stream: work queued behind it is dropped (its `release` is still called,
- * events recorded behind it still complete) until a synchronisation of that stream, of an event recorded on
+ * events recorded behind it still complete) until a synchronization of that stream, of an event recorded on
  * it behind the failure, or of its device returns orErrorKernelFailed with the kernel's name and words. That
  * call clears the poison; work submitted afterwards runs. Other streams are not touched.
  *
  * Note [Handles]
- * Streams, events and graphs are numbers, not addresses: one that was destroyed is recognised, never
+ * Streams, events and graphs are numbers, not addresses: one that was destroyed is recognized, never
  * dereferenced.
  *
  * Note [Other processes]
@@ -245,7 +245,7 @@ typedef enum orTracePhase {
   orTraceLaunched = 0, /* on the launching thread, inside the launching call */
   orTraceFinished = 1, /* on any thread, once for each launch, with the times */
   orTraceReturned = 2  /* on the launching thread, when the launching call ends, with the times of the call;
-                          not  for synchronisations and ranges, which end with their call */
+                          not  for synchronizations and ranges, which end with their call */
 } orTracePhase;
 
 typedef struct orTraceRecord {

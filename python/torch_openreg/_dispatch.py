@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from torch_openreg import _loader
-from torch_openreg.ops import SUPPORT, as_rows, survey
+from torch_openreg.ops import SUPPORT, as_rows, op_support
 
 # In the order in which a call on the device meets them, then those that the engine borrows from.
 KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "PrivateUse1", "Meta", "CPU")
@@ -26,7 +26,7 @@ KINDS = {
 def explain(name: str) -> int:
     import torch
 
-    found = {operator.name: operator for operator in survey(name.partition("::")[0])}
+    found = {operator.name: operator for operator in op_support(name.partition("::")[0])}
     if name not in found:
         near = [one for one in found if one.partition(".")[0] == name.partition(".")[0]]
         hint = f"there are {', '.join(near)}" if near else "a name looks like aten::add.Tensor"

@@ -1,6 +1,6 @@
 """``python -m torch_openreg ops``: what becomes of each ATen operator on the device.
 
-The answer is the engine's own (``csrc/operators/survey.h``); this module only prints it.
+The answer is the engine's own (``csrc/host_engine/op_support.h``); this module only prints it.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _dispatch.explain(arguments.dispatch)
     if arguments.model:
         return _run_model(arguments.model, as_json=arguments.json)
-    operators = [operator for operator in survey() if arguments.pattern in operator.name]
+    operators = [operator for operator in op_support() if arguments.pattern in operator.name]
     if arguments.json:
         print(json.dumps(_as_json(operators), indent=1))
     else:
@@ -63,10 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def survey(name_space: str = "aten") -> list[Operator]:
+def op_support(name_space: str = "aten") -> list[Operator]:
     from torch_openreg import _C
 
-    return [Operator(*row) for row in _C.survey(name_space)]
+    return [Operator(*row) for row in _C.op_support(name_space)]
 
 
 def as_rows(header: list[str], rows: list[list[str]]) -> str:
@@ -151,7 +151,7 @@ def _run_model(where: str, as_json: bool) -> int:
             failed = True
     used = device.operator_stats()
     spaces = {name.partition("::")[0] for name in used}
-    support = {operator.name: operator.support for space in spaces for operator in survey(space)}
+    support = {operator.name: operator.support for space in spaces for operator in op_support(space)}
     records = {name: {"support": support.get(name, "own")} | used[name]._asdict() for name in used}
     print(json.dumps(records, indent=1) if as_json else _model_as_text(records))
     return 1 if failed else 0

@@ -54,7 +54,7 @@ TEST(Event, SynchronizeWaitsOnlyForWhatIsBefore) {
 TEST(Event, OrdersStreamsOfDifferentDevices) {
   Stream a(0), b(1);
   Event event(0), back(1);
-  int value = 0;  // unsynchronised: the events order
+  int value = 0;  // unsynchronized: the events order
   for (int i = 0; i < 200; ++i) {
     ASSERT_OK(launch(a, [&] { ++value; }));
     ASSERT_OK(orEventRecord(event, a));

@@ -171,7 +171,7 @@ TEST_P(GraphIn, OutlivesItsHandleWhileLaunched) {
   while (token.use_count() != 1) std::this_thread::yield();
 }
 
-// Unsynchronised values: only the promise that launches do not overlap keeps this free of races.
+// Unsynchronized values: only the promise that launches do not overlap keeps this free of races.
 TEST_P(GraphIn, LaunchesOnManyStreamsRunOneAfterTheOther) {
   std::vector<Stream> streams(4);
   int value = 0;

@@ -181,7 +181,7 @@ TEST(Memory, FreeWaitsForSubmittedWork) {
   EXPECT_EQ(done.load(), 100);
 }
 
-TEST(Memory, FreeLeavesFailuresForASynchronisation) {
+TEST(Memory, FreeLeavesFailuresForASynchronization) {
   void* pointer = allocate(4096);
   Stream stream;
   ASSERT_OK(launch(stream, [] { return std::string("lost"); }));

@@ -67,7 +67,7 @@ TEST(Schedule, BlockingLaunchInsideAKernelIsQueued) {
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
-TEST(Schedule, BlockingFailuresWaitForASynchronisation) {
+TEST(Schedule, BlockingFailuresWaitForASynchronization) {
   Schedule schedule(orScheduleBlocking);
   Stream stream;
   EXPECT_OK(launch(stream, [] { return std::string("bad"); }));
@@ -96,7 +96,7 @@ bool reads_too_early(bool synchronized) {
 
 }  // namespace
 
-TEST(Schedule, AdversarialBringsOutMissingSynchronisation) {
+TEST(Schedule, AdversarialBringsOutMissingSynchronization) {
   constexpr int kSeeds = 100;
   int early = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {

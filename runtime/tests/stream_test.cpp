@@ -53,7 +53,7 @@ struct Seen {
 
 TEST(Stream, RunsInOrder) {
   Stream stream;
-  std::vector<int> order;  // unsynchronised: one stream is one thread at a time
+  std::vector<int> order;  // unsynchronized: one stream is one thread at a time
   for (int i = 0; i < 2000; ++i) ASSERT_OK(launch(stream, [&, i] { order.push_back(i); }));
   ASSERT_OK(orStreamSynchronize(stream));
   ASSERT_EQ(order.size(), 2000u);
@@ -268,7 +268,7 @@ TEST(Stream, RunUsesTheCallersThreadAndBlock) {
 
 TEST(Stream, RunFromManyThreadsIsExclusive) {
   Stream stream;
-  int counter = 0;  // unsynchronised: the stream excludes
+  int counter = 0;  // unsynchronized: the stream excludes
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -326,7 +326,7 @@ TEST_P(BusyStream, TurnsOfManyThreadsAreExclusiveAndOrdered) {
   const Schedule schedule(GetParam());
   Stream stream, other;
   Chain chain(stream);
-  int counter = 0;  // unsynchronised: the stream excludes
+  int counter = 0;  // unsynchronized: the stream excludes
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {

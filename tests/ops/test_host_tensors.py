@@ -13,7 +13,7 @@ import pytest
 import torch
 from agreement import ALL, DEVICE, DTYPES, OPERATORS, close, map_tensors, move, tensors
 from exceptions import RANDOM
-from held import held
+from blocked_stream import held
 
 MOST_SAMPLES = None if ALL else 5
 MOST_CHECKS = None if ALL else 4

@@ -1,8 +1,8 @@
 // Graphs and the private pools of memory that they use. Graphs themselves are torch.accelerator's.
 #include "bindings.h"
 #include "device/device.h"
-#include "graph/capture.h"
-#include "memory/routes.h"
+#include "memory/mempool_routing.h"
+#include "stream/capture.h"
 #include "stream/stream.h"
 
 #include <torch/csrc/Exceptions.h>

@@ -1,13 +1,13 @@
 // torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/, which locks and
 // waits without the GIL.
-#include "autograd/settle.h"
+#include "autograd/drain_autograd_threads.h"
 #include "bindings.h"
 #include "common/check.h"
-#include "common/wait.h"
+#include "common/gil_release.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "operators/engine.h"
-#include "operators/launch_site.h"
+#include "host_engine/engine.h"
+#include "kernel/launch_site.h"
 #include "random/generator.h"
 #include "random/philox.h"
 #include "stream/schedule.h"
@@ -92,7 +92,7 @@ void bind_streams(py::module_& m) {
         }));
 }
 
-// "file.py:12 in name" of the innermost frame outside of torch; see csrc/operators/launch_site.h.
+// "file.py:12 in name" of the innermost frame outside of torch; see csrc/kernel/launch_site.h.
 std::string python_line() {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
     return {};
@@ -120,7 +120,7 @@ std::string python_line_or_nothing() {
   }
 }
 
-// For csrc/common/wait.h.
+// For csrc/common/gil_release.h.
 void* let_go_of_gil() {
   return Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
 }
@@ -147,7 +147,7 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
-  openreg::set_interpreter_lock({&let_go_of_gil, &take_gil});
+  openreg::set_gil_hooks({&let_go_of_gil, &take_gil});
   bind_graph(m);
   bind_memory(m);
   bind_monitor(m);

@@ -1,16 +1,15 @@
-// What Python asks of the monitor: statistics, reports of waits and of borrowed kernels, the survey.
-#include "operators/monitor.h"
-
+// What Python asks of the monitor: statistics, reports of waits and of borrowed kernels, the op_support.
 #include "bindings.h"
-#include "operators/report.h"
-#include "operators/survey.h"
+#include "diagnostics/op_stats.h"
+#include "diagnostics/sync_debug.h"
+#include "host_engine/op_support.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
 namespace {
 
-using openreg::Response;
+using openreg::SyncDebugMode;
 using torch::wrap_pybind_function_no_gil;
 
 using RecordTuple = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, double>;
@@ -39,22 +38,22 @@ void bind_monitor(py::module_& m) {
   m.def("operator_records", wrap_pybind_function_no_gil(operator_records));
   m.def("reset_operator_records", wrap_pybind_function_no_gil(openreg::reset_operator_records));
   m.def("set_wait_response", wrap_pybind_function_no_gil([](int response) {
-          openreg::set_wait_response(static_cast<Response>(response));
+          openreg::set_wait_response(static_cast<SyncDebugMode>(response));
         }));
   m.def("wait_response",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::wait_response()); }));
   m.def("reported_waits", wrap_pybind_function_no_gil(openreg::reported_waits));
   m.def("set_borrowed_response",
         wrap_pybind_function_no_gil([](int response, std::vector<std::string> allowed) {
-          openreg::set_borrowed_response(static_cast<Response>(response), std::move(allowed));
+          openreg::set_borrowed_response(static_cast<SyncDebugMode>(response), std::move(allowed));
         }));
   m.def("borrowed_response", wrap_pybind_function_no_gil([] {
           auto [response, allowed] = openreg::borrowed_response();
           return std::pair(static_cast<int>(response), std::move(allowed));
         }));
-  m.def("survey", wrap_pybind_function_no_gil([](const std::string& name_space) {
+  m.def("op_support", wrap_pybind_function_no_gil([](const std::string& name_space) {
           std::vector<std::tuple<std::string, std::string, bool>> all;
-          for (openreg::SurveyedOperator& op : openreg::survey(name_space)) {
+          for (openreg::OpSupport& op : openreg::op_support(name_space)) {
             all.emplace_back(std::move(op.name), std::move(op.support), op.depends_on_data);
           }
           return all;

@@ -44,7 +44,7 @@ py::object receive_storage(int device, size_t bytes, const std::string& memory,
 }
 
 // Gives a torch.Event that was never recorded the runtime's event `handle`.
-void adopt(const py::object& event, void* handle, c10::DeviceIndex device) {
+void take_ownership(const py::object& event, void* handle, c10::DeviceIndex device) {
   const openreg::AdoptionScope scope(handle);
   TORCH_CHECK_TYPE(THPEvent_Check(event.ptr()), "expected a torch.Event");
   reinterpret_cast<THPEvent*>(event.ptr())->event.record(openreg::current_stream(device));
@@ -59,13 +59,13 @@ void bind_process(py::module_& m) {
   m.def("make_interprocess_event", [](const py::object& event, int device) {
     HANDLE_TH_ERRORS
     const c10::DeviceIndex index = openreg::checked_index(device);
-    adopt(event, openreg::make_interprocess_event(index), index);
+    take_ownership(event, openreg::make_interprocess_event(index), index);
     END_HANDLE_TH_ERRORS_PYBIND
   });
   m.def("open_interprocess_event", [](const py::object& event, int device, const std::string& handle) {
     HANDLE_TH_ERRORS
     const c10::DeviceIndex index = openreg::checked_index(device);
-    adopt(event, openreg::open_event(handle, index), index);
+    take_ownership(event, openreg::open_event(handle, index), index);
     END_HANDLE_TH_ERRORS_PYBIND
   });
   m.def("event_ipc_handle", [](uintptr_t event) {

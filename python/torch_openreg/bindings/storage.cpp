@@ -20,11 +20,11 @@ c10::Storage unpack(const py::object& storage) {
 }  // namespace
 
 void bind_storage(py::module_& m) {
-  m.def("backend_marks",
-        wrap_pybind_function_no_gil([](const at::Tensor& tensor) { return openreg::backend_marks(tensor); }));
-  m.def("set_backend_marks",
-        wrap_pybind_function_no_gil([](const at::Tensor& tensor, openreg::BackendMarks marks) {
-          openreg::set_backend_marks(tensor, std::move(marks));
+  m.def("backend_flags",
+        wrap_pybind_function_no_gil([](const at::Tensor& tensor) { return openreg::backend_flags(tensor); }));
+  m.def("set_backend_flags",
+        wrap_pybind_function_no_gil([](const at::Tensor& tensor, openreg::BackendFlags marks) {
+          openreg::set_backend_flags(tensor, std::move(marks));
         }));
   m.def("storage_name", [](const py::object& storage) {
     HANDLE_TH_ERRORS

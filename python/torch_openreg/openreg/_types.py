@@ -33,7 +33,7 @@ class _TensorType(type):
         )
 
     def __call__(cls, *args: Any) -> torch.Tensor:
-        """Sizes make an uninitialised tensor, one sequence or array a tensor of its elements."""
+        """Sizes make an uninitialized tensor, one sequence or array a tensor of its elements."""
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
             return torch.tensor(args[0], dtype=cls.dtype, device=DEVICE_NAME)
         size = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)

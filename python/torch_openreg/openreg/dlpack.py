@@ -1,6 +1,6 @@
 """DLPack: tensors of this device for other libraries, and theirs for us, in stream order.
 
-torch 2.13 knows streams of CUDA only and does not recognise this device by its name: ``Tensor.__dlpack_device__``
+torch 2.13 knows streams of CUDA only and does not recognize this device by its name: ``Tensor.__dlpack_device__``
 compares with "privateuse1", which a device that has a name is not called, ``Tensor.__dlpack__`` orders streams
 if the device is "cuda", and ``torch.from_dlpack`` tells the producer its stream if that is on CUDA. There is no
 hook for any of the three, so they are wrapped here; other devices go to torch's own as before.

@@ -72,7 +72,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     """As ``torch.cuda.set_sync_debug_mode``: what happens when an operator makes the host wait.
 
     "default" or 0: nothing. "warn" or 1: a warning. "error" or 2: a ``RuntimeError``, before it waits. Both
-    name the operator. Explicit synchronisation does not count.
+    name the operator. Explicit synchronization does not count.
     """
     if isinstance(debug_mode, str):
         if debug_mode not in _SYNC_MODES:

@@ -2,7 +2,7 @@
 
 ``async``, the default: operators return before they have run. ``blocking``: an operator has run when its call
 returns, so an error is raised at its own line. ``adversarial``: streams are delayed and interleaved as badly
-as the ordering rules permit, decided by the seed, to bring out synchronisation that the program lacks.
+as the ordering rules permit, decided by the seed, to bring out synchronization that the program lacks.
 
 The environment decides at first: ``OPENREG_SCHEDULE`` is one of these names, ``OPENREG_SEED`` a number.
 """

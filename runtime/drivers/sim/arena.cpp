@@ -1,7 +1,7 @@
 #include "arena.h"
 
+#include "error.h"
 #include "platform.h"
-#include "words.h"
 
 #include <algorithm>
 #include <atomic>

@@ -18,7 +18,7 @@
 
 namespace openreg::sim {
 
-/// Reserves the range if it is not yet. Callers are serialised.
+/// Reserves the range if it is not yet. Callers are serialized.
 [[nodiscard]] orError_t reserve_views(int device_count, size_t memory);
 
 /// Kernel-view address minus device-view address; 0 before the reservation.

@@ -1,7 +1,7 @@
 #include "capture.h"
 
+#include "error.h"
 #include "event.h"
-#include "words.h"
 
 #include <algorithm>
 #include <atomic>

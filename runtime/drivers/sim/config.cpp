@@ -1,7 +1,7 @@
 #include "config.h"
 
+#include "error.h"
 #include "platform.h"
-#include "words.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #include "device.h"
 
-#include "words.h"
+#include "error.h"
 
 #include <algorithm>
 #include <thread>

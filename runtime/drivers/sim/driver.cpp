@@ -6,17 +6,17 @@
 #include "config.h"
 #include "device.h"
 #include "entry.h"
+#include "error.h"
 #include "event.h"
 #include "executor.h"
 #include "graph_entries.h"
 #include "ipc.h"
+#include "ipc_event_watcher.h"
 #include "platform.h"
 #include "schedule.h"
 #include "shared_event.h"
 #include "state.h"
 #include "stream.h"
-#include "watcher.h"
-#include "words.h"
 
 #include <cstdio>
 #include <cstring>
@@ -31,7 +31,7 @@ constexpr uint64_t kCapabilities =
 
 orError_t init(const orHost* host) {
   set_host(host);
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const orError_t error = read_config(state().config)) return error;
     state().devices = new Device[static_cast<size_t>(state().config.device_count)];
     return orSuccess;
@@ -57,7 +57,7 @@ orError_t device_properties(int, orDeviceProperties* properties) {
 }
 
 orError_t device_open(int device) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(state().open_mutex);
     const Config& config = state().config;
     if (const orError_t error = reserve_views(config.device_count, config.memory)) return error;
@@ -66,7 +66,7 @@ orError_t device_open(int device) {
 }
 
 orError_t device_close(int device) {
-  return guarded([&] {
+  return noexcept_boundary([&] {
     std::lock_guard lock(state().open_mutex);
     device_at(device).forget_failures();
     return device_at(device).arena.close();
@@ -79,7 +79,7 @@ orError_t kernel_view_offset(int, ptrdiff_t* offset) {
 }
 
 orError_t device_synchronize(int device) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (device_at(device).running_here()) {
       return fail(orErrorNotPermitted, "a kernel cannot wait for device %d, on which it runs", device);
     }
@@ -90,7 +90,7 @@ orError_t device_synchronize(int device) {
 }
 
 orError_t device_drain(int device) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const orError_t error = Capture::check_free(device, "freeing memory")) return error;
     return Stream::inside_kernel() ? device_at(device).check_idle_but_caller(device)
                                    : device_at(device).wait();
@@ -100,18 +100,18 @@ orError_t device_drain(int device) {
 // ---- Memory
 
 orError_t memory_alloc(int device, size_t size, void** pointer) {
-  return guarded([&] { return device_at(device).arena.allocate(size, pointer); });
+  return noexcept_boundary([&] { return device_at(device).arena.allocate(size, pointer); });
 }
 
 orError_t memory_free(int device, void* pointer, size_t size) {
-  return guarded([&] {
+  return noexcept_boundary([&] {
     device_at(device).arena.free(pointer, size);
     return orSuccess;
   });
 }
 
 orError_t memory_info(int device, size_t* free, size_t* total) {
-  return guarded([&] {
+  return noexcept_boundary([&] {
     *free = device_at(device).arena.free_bytes();
     *total = state().config.memory;
     return orSuccess;
@@ -132,7 +132,7 @@ orError_t host_free(void* pointer, size_t size) {
 // ---- Streams
 
 orError_t stream_create(int device, int priority, uint64_t id, orDriverStream** stream) {
-  return guarded([&] {
+  return noexcept_boundary([&] {
     *stream = reinterpret_cast<orDriverStream*>(new Stream(device_at(device), device, priority, id));
     return orSuccess;
   });
@@ -151,7 +151,7 @@ orError_t stream_query(orDriverStream* stream) {
 }
 
 orError_t stream_synchronize(orDriverStream* stream) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
       return capture->refuse("waiting for a stream");
     if (const orError_t error = unwrap(stream).wait(unwrap(stream).submitted())) return error;
@@ -160,7 +160,7 @@ orError_t stream_synchronize(orDriverStream* stream) {
 }
 
 orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
     const Ref<Capture> capture = capture_of(stream);
@@ -171,7 +171,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
       return capture->refuse("waiting for an event of another capture");
     }
     if (capture) return capture->refuse("waiting for an event that was recorded outside of the capture");
-    if (record->is_of_other_process()) Watcher::get().add(record);
+    if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
     unwrap(stream).submit_wait(std::move(record));
     return orSuccess;
   });
@@ -186,7 +186,7 @@ orError_t capture_launch(Capture& capture, orDriverStream* stream, Node node, co
 
 orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const void* args, size_t args_size,
                         const orObserver* observer) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
       Node node;
       node.kernel = kernel;
@@ -198,7 +198,7 @@ orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const vo
 }
 
 orError_t stream_run(orDriverStream* stream, const orKernel* kernel, void* args, const orObserver* observer) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
       char what[128];
       std::snprintf(what, sizeof(what), "running '%s' at once", kernel->name ? kernel->name : "");
@@ -245,7 +245,7 @@ orError_t stream_copy(orDriverStream* stream, void* dst, const void* src, size_t
   const bool to_device = kind == orMemcpyHostToDevice || kind == orMemcpyDeviceToDevice;
   const CopyArgs args = {to_device ? const_cast<void*>(kernel_view(dst)) : dst,
                          from_device ? kernel_view(src) : src, size};
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
       Node node;
       node.kind = orGraphNodeMemcpy;
@@ -262,7 +262,7 @@ orError_t stream_copy(orDriverStream* stream, void* dst, const void* src, size_t
 orError_t stream_fill(orDriverStream* stream, void* pointer, int value, size_t size,
                       const orObserver* observer) {
   const FillArgs args = {const_cast<void*>(kernel_view(pointer)), value, size};
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
       Node node;
       node.kind = orGraphNodeMemset;
@@ -283,7 +283,7 @@ orError_t change_schedule(orSchedule schedule, uint64_t seed) {
 // ---- Events
 
 orError_t event_create(int device, unsigned flags, orDriverEvent** event) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     Ref<SharedEvent> shared;
     if (flags & orEventInterprocess) {
       if (const orError_t error = SharedEvent::create(device, shared)) return error;
@@ -299,7 +299,7 @@ orError_t event_destroy(orDriverEvent* event) {
 }
 
 orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
       return capture->record(unwrap(stream), unwrap(event));
     unwrap(event).record(unwrap(stream));
@@ -314,7 +314,7 @@ orError_t event_query(orDriverEvent* event) {
 }
 
 orError_t event_synchronize(orDriverEvent* event) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     const Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
     if (record->captured) return Capture::refuse_event(*record->captured, "waiting for an event");

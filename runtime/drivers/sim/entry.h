@@ -4,7 +4,7 @@
 #include "capture.h"
 #include "event.h"
 #include "graph.h"
-#include "guarded.h"
+#include "noexcept_boundary.h"
 #include "openreg/driver.h"
 #include "stream.h"
 

@@ -1,11 +1,11 @@
 #include "event.h"
 
 #include "capture.h"
+#include "ipc_event_watcher.h"
 #include "platform.h"
 #include "schedule.h"
 #include "shared_event.h"
 #include "stream.h"
-#include "watcher.h"
 
 namespace openreg::sim {
 
@@ -98,7 +98,7 @@ void Event::record(Stream& stream) {
     // The place of this record in the ring may still be that of an earlier one which somebody waits for.
     if (earlier.number != 0 && !shared_->is_done(earlier.number)) {
       Ref<Record> before = Record::of_other_process(shared_, earlier.number, earlier.process);
-      Watcher::get().add(before);
+      IpcEventWatcher::get().add(before);
       stream.submit_wait(std::move(before));
     }
   }

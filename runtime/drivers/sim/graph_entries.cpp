@@ -5,11 +5,11 @@
 namespace openreg::sim {
 
 orError_t stream_begin_capture(orDriverStream* stream, orCaptureMode mode) {
-  return guarded([&] { return Capture::begin(unwrap(stream), mode); });
+  return noexcept_boundary([&] { return Capture::begin(unwrap(stream), mode); });
 }
 
 orError_t stream_end_capture(orDriverStream* stream, orDriverGraph** graph, size_t* nodes) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     Ref<Graph> made;
     if (const orError_t error = Capture::end(unwrap(stream), made)) return error;
     *nodes = made->nodes().size();
@@ -32,11 +32,11 @@ orError_t stream_check_uncaptured(orDriverStream* stream, const char* what) {
 }
 
 orError_t device_check_uncaptured(int device, const char* what) {
-  return guarded([&] { return Capture::check_free(device, what); });
+  return noexcept_boundary([&] { return Capture::check_free(device, what); });
 }
 
 orError_t graph_launch(orDriverGraph* graph, orDriverStream* stream, const orObserver* observers) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) return capture->refuse("launching a graph");
     unwrap(graph).launch(unwrap(stream), observers);
     return orSuccess;

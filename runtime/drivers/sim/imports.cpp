@@ -2,11 +2,11 @@
 
 #include "arena.h"
 #include "blocks.h"
-#include "ledger.h"
+#include "error.h"
+#include "ipc_registry.h"
 #include "peers.h"
 #include "platform.h"
 #include "state.h"
-#include "words.h"
 
 #include <cerrno>
 #include <cstring>
@@ -143,7 +143,7 @@ orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
   if (const orError_t error = Peer::find(handle, "memory", peer)) return error;
   if (const orError_t error = peer->hold(handle, "memory")) return error;
   const uint64_t held = Peer::lock_of(handle);
-  const MemoryEntry& entry = peer->ledger.memory[handle.index];
+  const MemoryEntry& entry = peer->ipc_registry.memory[handle.index];
   Imports& all = imports();
   auto mapping = all.mappings.begin();
   while (mapping != all.mappings.end() && !mapping->is_of(*peer, entry)) ++mapping;

@@ -2,9 +2,9 @@
 
 #include "arena.h"
 #include "event.h"
-#include "guarded.h"
 #include "imports.h"
-#include "ledger.h"
+#include "ipc_registry.h"
+#include "noexcept_boundary.h"
 #include "shared_event.h"
 #include "state.h"
 
@@ -30,14 +30,14 @@ void pack(const WireHandle& wire, Handle& handle) {
 
 orError_t ipc_name(int device, void* base, size_t base_size, void* ptr, size_t size,
                    orIpcMemHandle_t* handle) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ledger = nullptr;
-    if (const orError_t error = OwnLedger::get(ledger)) return error;
+    OwnLedger* ipc_registry = nullptr;
+    if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
     Arena& arena = device_at(device).arena;
     WireHandle wire{};
-    if (const orError_t error = ledger->name_memory(device, arena, {arena.offset_of(base), base_size},
-                                                    {arena.offset_of(ptr), size}, wire)) {
+    if (const orError_t error = ipc_registry->name_memory(device, arena, {arena.offset_of(base), base_size},
+                                                          {arena.offset_of(ptr), size}, wire)) {
       return error;
     }
     pack(wire, *handle);
@@ -46,26 +46,26 @@ orError_t ipc_name(int device, void* base, size_t base_size, void* ptr, size_t s
 }
 
 orError_t ipc_retire(const orIpcMemHandle_t* handle) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ledger = nullptr;
-    if (const orError_t error = OwnLedger::get(ledger)) return error;
-    return ledger->retire_memory(unpack(*handle));
+    OwnLedger* ipc_registry = nullptr;
+    if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
+    return ipc_registry->retire_memory(unpack(*handle));
   });
 }
 
 orError_t ipc_withdraw(int device, void* base, int force) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ledger = OwnLedger::existing();
-    if (!ledger) return orSuccess;
+    OwnLedger* ipc_registry = OwnLedger::existing();
+    if (!ipc_registry) return orSuccess;
     Arena& arena = device_at(device).arena;
-    return ledger->withdraw_memory(device, arena.serial(), arena.offset_of(base), force != 0);
+    return ipc_registry->withdraw_memory(device, arena.serial(), arena.offset_of(base), force != 0);
   });
 }
 
 orError_t ipc_open(const orIpcMemHandle_t* handle, orDriverIpcMemory* memory) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     {
       std::lock_guard lock(state().open_mutex);
       const Config& config = state().config;
@@ -76,7 +76,7 @@ orError_t ipc_open(const orIpcMemHandle_t* handle, orDriverIpcMemory* memory) {
 }
 
 orError_t ipc_close(void* ptr, int* last) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     bool was_last = false;
     if (const orError_t error = close_import(ptr, was_last)) return error;
     *last = was_last ? 1 : 0;
@@ -85,7 +85,7 @@ orError_t ipc_close(void* ptr, int* last) {
 }
 
 orError_t ipc_name_event(orDriverEvent* event, orIpcEventHandle_t* handle) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     WireHandle wire{};
     if (const orError_t error = reinterpret_cast<Event*>(event)->shared()->name(wire)) return error;
     pack(wire, *handle);
@@ -94,7 +94,7 @@ orError_t ipc_name_event(orDriverEvent* event, orIpcEventHandle_t* handle) {
 }
 
 orError_t ipc_open_event(const orIpcEventHandle_t* handle, int* device, orDriverEvent** event) {
-  return guarded([&]() -> orError_t {
+  return noexcept_boundary([&]() -> orError_t {
     Ref<SharedEvent> shared;
     if (const orError_t error = SharedEvent::open(unpack(*handle), *device, shared)) return error;
     *event = reinterpret_cast<orDriverEvent*>(new Event(false, std::move(shared)));

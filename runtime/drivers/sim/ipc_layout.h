@@ -1,20 +1,20 @@
-// What processes that share memory see of each other: the ledger, a file in memory that each process which
-// shares something has, and the handles, which name an entry of one.
+// What processes that share memory see of each other: the ipc_registry, a file in memory that each process
+// which shares something has, and the handles, which name an entry of one.
 //
 // Note [Finding each other]
-// A handle has the number of a process, the number that the ledger's file has there, and a place in it; who
-// opens it goes through /proc/<pid>/fd. There the kernel lets in the same user (and who may trace any process
-// anyway) and nobody else. Nothing has a name in a file system or a socket's address that could be left
-// behind or be taken by another, and the process that shares needs no thread that answers. The entry has a
-// secret of 128 bits, and so has the handle: one that is made up, or is of an entry that has gone, is
-// recognised. Ledgers and arenas are sealed against shrinking, so that a mapping never faults, whoever the
+// A handle has the number of a process, the number that the ipc_registry's file has there, and a place in it;
+// who opens it goes through /proc/<pid>/fd. There the kernel lets in the same user (and who may trace any
+// process anyway) and nobody else. Nothing has a name in a file system or a socket's address that could be
+// left behind or be taken by another, and the process that shares needs no thread that answers. The entry has
+// a secret of 128 bits, and so has the handle: one that is made up, or is of an entry that has gone, is
+// recognized. Ledgers and arenas are sealed against shrinking, so that a mapping never faults, whoever the
 // peer is.
 //
 // Note [Holds are locks]
-// Each entry has a byte of the ledger, which is never written: who holds the entry has that byte locked, with
-// a lock of its own opening of the file. The kernel ends such locks when a process does, killed or not, so
-// nothing is left behind; and the owner finds out whether anybody holds an entry by asking for a conflict.
-// Every process also locks a byte for its own number, by which others see that it lives.
+// Each entry has a byte of the ipc_registry, which is never written: who holds the entry has that byte
+// locked, with a lock of its own opening of the file. The kernel ends such locks when a process does, killed
+// or not, so nothing is left behind; and the owner finds out whether anybody holds an entry by asking for a
+// conflict. Every process also locks a byte for its own number, by which others see that it lives.
 //
 // Note [Retiring]
 // An entry that is sent is waited for; once somebody has opened it, it is received. The owner takes back a
@@ -40,7 +40,7 @@ struct Entry {
 
 /// A piece of an allocation; offsets are the arena's.
 struct MemoryEntry : Entry {
-  uint64_t arena;  // which of the device's arenas, should it have been reset: as Ledger::Arena::serial
+  uint64_t arena;  // which of the device's arenas, should it have been reset: as IpcRegistry::Arena::serial
   uint64_t base, base_size;
   uint64_t begin, size;
 };
@@ -56,7 +56,7 @@ struct EventEntry : Entry {
   std::atomic<int32_t> process[kRing];  // that made the record
 };
 
-struct Ledger {
+struct IpcRegistry {
   static constexpr uint64_t kMagic = 0x31'72'67'64'6c'67'72'6fu;  // "orgldgr1"
   static constexpr uint32_t kMemoryEntries = 1u << 18;
   static constexpr uint32_t kEventEntries = 1u << 16;
@@ -88,9 +88,9 @@ struct WireHandle {
 
   uint32_t kind;
   int32_t process;
-  int32_t file;  // the ledger's number in that process
+  int32_t file;  // the ipc_registry's number in that process
   uint32_t index;
-  uint64_t inode;  // of the ledger
+  uint64_t inode;  // of the ipc_registry
   uint64_t secret[2];
   uint64_t reserved[3];
 };

@@ -21,7 +21,7 @@ struct Operation {
 
   Kind kind = Kind::kKernel;
   uint64_t ticket = 0;
-  Fate fate;
+  Delay delay;
   const orKernel* kernel = nullptr;
   orObserver observer{};  // done is NULL without one
   void* args = nullptr;   // `storage`, or from the heap if larger

@@ -1,8 +1,8 @@
 #include "peers.h"
 
-#include "ledger.h"
+#include "error.h"
+#include "ipc_registry.h"
 #include "platform.h"
-#include "words.h"
 
 #include <cerrno>
 #include <cstring>
@@ -65,35 +65,36 @@ orError_t Peer::find(const WireHandle& handle, const char* what, std::shared_ptr
   if (opened != platform::Opened::kYes) return say_why_not(opened, handle.process, what);
   uint64_t inode = 0, size = 0;
   void* address = nullptr;
-  if (platform::identify(file, &inode, &size) && inode == handle.inode && size == sizeof(Ledger)) {
-    address = platform::map_anywhere(file, sizeof(Ledger));
+  if (platform::identify(file, &inode, &size) && inode == handle.inode && size == sizeof(IpcRegistry)) {
+    address = platform::map_anywhere(file, sizeof(IpcRegistry));
   }
-  auto* ledger = static_cast<Ledger*>(address);
+  auto* ipc_registry = static_cast<IpcRegistry*>(address);
   const auto self = static_cast<uint64_t>(platform::process_id());
-  if (!ledger || ledger->magic != Ledger::kMagic || ledger->process != handle.process ||
-      !platform::lock_byte(file, Ledger::kProcessLocks + self, false)) {
-    if (ledger) platform::unmap_anywhere(ledger, sizeof(Ledger));
+  if (!ipc_registry || ipc_registry->magic != IpcRegistry::kMagic ||
+      ipc_registry->process != handle.process ||
+      !platform::lock_byte(file, IpcRegistry::kProcessLocks + self, false)) {
+    if (ipc_registry) platform::unmap_anywhere(ipc_registry, sizeof(IpcRegistry));
     platform::close_memory(file);
     return say_why_not(platform::Opened::kNotOurs, handle.process, what);
   }
-  known = peer = std::shared_ptr<Peer>(new Peer(handle.process, inode, file, *ledger));
+  known = peer = std::shared_ptr<Peer>(new Peer(handle.process, inode, file, *ipc_registry));
   return orSuccess;
 }
 
 Peer::~Peer() {
-  platform::unmap_anywhere(&ledger, sizeof(Ledger));
+  platform::unmap_anywhere(&ipc_registry, sizeof(IpcRegistry));
   platform::close_memory(file);
 }
 
 Entry* Peer::entry_of(const WireHandle& handle) const {
   if (handle.kind == WireHandle::kMemory) {
-    return handle.index < Ledger::kMemoryEntries ? &ledger.memory[handle.index] : nullptr;
+    return handle.index < IpcRegistry::kMemoryEntries ? &ipc_registry.memory[handle.index] : nullptr;
   }
-  return handle.index < Ledger::kEventEntries ? &ledger.events[handle.index] : nullptr;
+  return handle.index < IpcRegistry::kEventEntries ? &ipc_registry.events[handle.index] : nullptr;
 }
 
 uint64_t Peer::lock_of(const WireHandle& handle) {
-  return handle.kind == WireHandle::kMemory ? handle.index : Ledger::kEventLocks + handle.index;
+  return handle.kind == WireHandle::kMemory ? handle.index : IpcRegistry::kEventLocks + handle.index;
 }
 
 // The lock first, then the look: see Note [Retiring].
@@ -123,7 +124,7 @@ void Peer::release(uint64_t lock) {
 }
 
 orError_t Peer::open_arena(const MemoryEntry& entry, int& memory) const {
-  const Ledger::Arena& arena = ledger.arenas[entry.device];
+  const IpcRegistry::Arena& arena = ipc_registry.arenas[entry.device];
   if (arena.serial.load(std::memory_order_acquire) != entry.arena) {
     return fail(orErrorInvalidHandle, "process %d has reset device %d since it shared this memory", process,
                 entry.device);

@@ -15,10 +15,10 @@ namespace openreg::sim {
 /// True if the entry is the one that the handle names.
 bool matches(const WireHandle& handle, const Entry& entry);
 
-/// Another process's ledger. Kept by what is held of it; with the last of that the file is closed.
+/// Another process's ipc_registry. Kept by what is held of it; with the last of that the file is closed.
 class Peer {
  public:
-  /// Finds the ledger of a handle. The words of a failure call what it names `what`.
+  /// Finds the ipc_registry of a handle. The words of a failure call what it names `what`.
   [[nodiscard]] static orError_t find(const WireHandle& handle, const char* what,
                                       std::shared_ptr<Peer>& peer);
   ~Peer();
@@ -36,11 +36,11 @@ class Peer {
   const int process;
   const uint64_t inode;
   const int file;
-  Ledger& ledger;
+  IpcRegistry& ipc_registry;
 
  private:
-  Peer(int process, uint64_t inode, int file, Ledger& ledger)
-      : process(process), inode(inode), file(file), ledger(ledger) {}
+  Peer(int process, uint64_t inode, int file, IpcRegistry& ipc_registry)
+      : process(process), inode(inode), file(file), ipc_registry(ipc_registry) {}
   Entry* entry_of(const WireHandle& handle) const;
 
   std::unordered_map<uint64_t, int> holds_;  // lock to the number of holds

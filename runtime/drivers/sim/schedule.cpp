@@ -37,30 +37,30 @@ orSchedule current_schedule() {
   return schedule.load(std::memory_order_acquire);
 }
 
-Fate draw_fate() {
+Delay draw_delay() {
   if (current_schedule() != orScheduleAdversarial) [[likely]]
     return {};
   const uint64_t chance = draw(submissions);
-  Fate fate;
-  fate.yields = chance & 1;
+  Delay delay;
+  delay.yields = chance & 1;
   // Half are not held; of the others most shortly, and some for long.
   switch ((chance >> 1) & 7) {
     case 0:
-      fate.not_before_ns = 5'000'000;
+      delay.not_before_ns = 5'000'000;
       break;
     case 1:
-      fate.not_before_ns = 1'000'000;
+      delay.not_before_ns = 1'000'000;
       break;
     case 2:
     case 3:
-      fate.not_before_ns = 100'000;
+      delay.not_before_ns = 100'000;
       break;
     default:
-      return fate;
+      return delay;
   }
-  fate.not_before_ns =
-      now_ns() + static_cast<int64_t>((chance >> 8) % static_cast<uint64_t>(fate.not_before_ns));
-  return fate;
+  delay.not_before_ns =
+      now_ns() + static_cast<int64_t>((chance >> 8) % static_cast<uint64_t>(delay.not_before_ns));
+  return delay;
 }
 
 uint32_t draw_pick(uint32_t count) {

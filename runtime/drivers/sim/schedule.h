@@ -1,7 +1,7 @@
 // The schedule of the process, and what chance decides under the adversarial one.
 //
 // Note [Adversarial]
-// Each submitted operation draws its fate from the seed and the number of its submission: an earliest moment
+// Each submitted operation draws its delay from the seed and the number of its submission: an earliest moment
 // at which a worker may run it, at most a few milliseconds away, and whether other streams get a turn behind
 // it. A moment, not a delay: however long a chain of operations is, all of it may run a few milliseconds
 // after the last submission. A host that waits runs the work regardless. Order within a stream and through
@@ -14,7 +14,7 @@
 
 namespace openreg::sim {
 
-struct Fate {
+struct Delay {
   int64_t not_before_ns = 0;  // 0: at once
   bool yields = false;
 };
@@ -22,8 +22,8 @@ struct Fate {
 void set_schedule(orSchedule schedule, uint64_t seed);
 orSchedule current_schedule();
 
-/// The fate of the next submission. Under other schedules: none.
-Fate draw_fate();
+/// The delay of the next submission. Under other schedules: none.
+Delay draw_delay();
 /// Which of `count` streams a worker takes; 0, the most urgent, under other schedules.
 uint32_t draw_pick(uint32_t count);
 

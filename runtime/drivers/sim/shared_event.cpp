@@ -1,26 +1,31 @@
 #include "shared_event.h"
 
-#include "ledger.h"
+#include "error.h"
+#include "ipc_registry.h"
 #include "peers.h"
 #include "platform.h"
 #include "state.h"
-#include "words.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace openreg::sim {
 
-SharedEvent::SharedEvent(Ledger& ledger, int file, uint32_t index, std::shared_ptr<Peer> peer)
-    : ledger_(ledger), file_(file), index_(index), entry_(ledger.events[index]), peer_(std::move(peer)) {}
+SharedEvent::SharedEvent(IpcRegistry& ipc_registry, int file, uint32_t index, std::shared_ptr<Peer> peer)
+    : ledger_(ipc_registry),
+      file_(file),
+      index_(index),
+      entry_(ipc_registry.events[index]),
+      peer_(std::move(peer)) {}
 
 orError_t SharedEvent::create(int device, Ref<SharedEvent>& event) {
   std::lock_guard lock(ipc_mutex());
-  OwnLedger* ledger = nullptr;
-  if (const orError_t error = OwnLedger::get(ledger)) return error;
+  OwnLedger* ipc_registry = nullptr;
+  if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
   uint32_t index = 0;
-  if (const orError_t error = ledger->add_event(device, index)) return error;
-  event = Ref<SharedEvent>::adopt(new SharedEvent(ledger->shared(), ledger->file(), index, nullptr));
+  if (const orError_t error = ipc_registry->add_event(device, index)) return error;
+  event =
+      Ref<SharedEvent>::adopt(new SharedEvent(ipc_registry->shared(), ipc_registry->file(), index, nullptr));
   return orSuccess;
 }
 
@@ -35,7 +40,7 @@ orError_t SharedEvent::open(const WireHandle& handle, int& device, Ref<SharedEve
   std::shared_ptr<Peer> peer;
   if (const orError_t error = Peer::find(handle, "event", peer)) return error;
   if (const orError_t error = peer->hold(handle, "event")) return error;
-  device = peer->ledger.events[handle.index].device;
+  device = peer->ipc_registry.events[handle.index].device;
   if (device < 0 || device >= device_count()) {
     peer->release(Peer::lock_of(handle));
     return fail(orErrorInvalidDevice,
@@ -43,14 +48,14 @@ orError_t SharedEvent::open(const WireHandle& handle, int& device, Ref<SharedEve
                 "OPENREG_DEVICE_COUNT for more",
                 handle.process, device, device_count());
   }
-  event = Ref<SharedEvent>::adopt(new SharedEvent(peer->ledger, peer->file, handle.index, peer));
+  event = Ref<SharedEvent>::adopt(new SharedEvent(peer->ipc_registry, peer->file, handle.index, peer));
   return orSuccess;
 }
 
 SharedEvent::~SharedEvent() {
   std::lock_guard lock(ipc_mutex());
   if (peer_) {
-    peer_->release(Ledger::kEventLocks + index_);
+    peer_->release(IpcRegistry::kEventLocks + index_);
     peer_.reset();
   } else {
     OwnLedger::existing()->remove_event(index_);
@@ -100,7 +105,7 @@ bool SharedEvent::is_done(uint64_t number) const {
 
 bool SharedEvent::is_alive(int process) const {
   return process == platform::process_id() ||
-         platform::is_locked(file_, Ledger::kProcessLocks + static_cast<uint64_t>(process));
+         platform::is_locked(file_, IpcRegistry::kProcessLocks + static_cast<uint64_t>(process));
 }
 
 }  // namespace openreg::sim

@@ -1,4 +1,4 @@
-// An event that several processes have: its entry in the ledger of the process that made it.
+// An event that several processes have: its entry in the ipc_registry of the process that made it.
 //
 // Thread safety: everything may be called from any thread. Making, opening and the end lock ipc_mutex().
 #pragma once
@@ -42,9 +42,9 @@ class SharedEvent : public Counted<SharedEvent> {
   void end_watching() { ledger_.waiting.fetch_sub(1); }
 
  private:
-  SharedEvent(Ledger& ledger, int file, uint32_t index, std::shared_ptr<Peer> peer);
+  SharedEvent(IpcRegistry& ipc_registry, int file, uint32_t index, std::shared_ptr<Peer> peer);
 
-  Ledger& ledger_;
+  IpcRegistry& ledger_;
   const int file_;
   const uint32_t index_;
   EventEntry& entry_;

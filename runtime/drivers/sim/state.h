@@ -16,7 +16,7 @@ namespace openreg::sim {
 struct State {
   Config config;
   Device* devices = nullptr;
-  std::mutex open_mutex;  // serialises opening and closing
+  std::mutex open_mutex;  // serializes opening and closing
 };
 
 State& state();

@@ -2,9 +2,9 @@
 
 #include "capture.h"
 #include "device.h"
+#include "error.h"
 #include "executor.h"
 #include "pause.h"
-#include "words.h"
 
 #include <algorithm>
 #include <chrono>
@@ -73,7 +73,7 @@ uint64_t Stream::submit(Fill&& fill) {
   Operation& operation = queue_.back();
   fill(operation);
   // A turn draws none: whether a run queues one depends on timing, and the draws must not.
-  operation.fate = operation.kind == Operation::Kind::kTurn ? Fate{} : draw_fate();
+  operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
   // Counted before it can be seen, so that completed never overtakes submitted.
   operation.ticket = submitted_.fetch_add(1) + 1;
   if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
@@ -247,10 +247,10 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
   const bool as_worker = runner == Runner::kWorker;
   int budget = kSlice;
   while (Operation* operation = queue_.front()) {
-    const Fate fate = operation->fate;
-    if (as_worker && fate.not_before_ns != 0 && now_ns() < fate.not_before_ns) {
+    const Delay delay = operation->delay;
+    if (as_worker && delay.not_before_ns != 0 && now_ns() < delay.not_before_ns) {
       state_.store(State::kReady);
-      Executor::get().enqueue(*this, fate.not_before_ns);
+      Executor::get().enqueue(*this, delay.not_before_ns);
       if (wake_at_.load() != kNever) wake_sleepers();
       return false;
     }
@@ -265,7 +265,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
     const uint64_t ticket = operation->ticket;
     queue_.pop();
     complete(ticket);
-    if (ticket >= until || (as_worker && (--budget == 0 || fate.yields))) break;
+    if (ticket >= until || (as_worker && (--budget == 0 || delay.yields))) break;
   }
   let_go();
   return false;

@@ -1,0 +1,41 @@
+#include "autograd/drain_autograd_threads.h"
+
+#include "device/device.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <thread>
+
+namespace openreg {
+namespace {
+
+void run_a_small_backward(c10::DeviceIndex device) {
+  const at::Tensor leaf =
+      at::ones({}, at::TensorOptions().device(c10::Device(kDevice, device))).requires_grad_();
+  torch::autograd::backward({leaf.mul(leaf)}, {});
+}
+
+}  // namespace
+
+void settle_autograd() noexcept {
+  try {
+    // On a thread that has never seen Python: the graph of this backward holds no Python object.
+    std::thread([] {
+      try {
+        for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+          if (device_is_open(device)) {
+            run_a_small_backward(device);
+          }
+        }
+      } catch (const std::exception&) {
+        // The process ends; there is nobody to tell.
+      }
+    }).join();
+  } catch (const std::exception&) {
+    // No thread to be had: as if this were not here.
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,154 @@
+#include "diagnostics/sync_debug.h"
+
+#include "common/map_tensors.h"
+#include "device/device.h"
+#include "device/on_device.h"
+#include "diagnostics/debug_flags.h"
+#include "memory/host_allocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+namespace openreg {
+namespace {
+
+std::atomic<SyncDebugMode> on_wait{SyncDebugMode::Ignore};
+
+struct Settings {
+  std::mutex mutex;  // guards the rest
+  uint64_t waits = 0;
+  std::string last_wait;
+  SyncDebugMode on_borrowed = SyncDebugMode::Ignore;
+  std::vector<std::string> allowed;
+};
+
+Settings& settings() {
+  static auto* made = new Settings;
+  return *made;
+}
+
+bool is_mask(const c10::IValue& indices) {
+  bool mask = false;
+  for_each_tensor(indices, [&](const at::Tensor& index) {
+    mask |= index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+  });
+  return mask;
+}
+
+// Of operators whose results may depend on data, the calls whose results do not: indexing without a mask,
+// those that are told how large the result will be, and decompositions that need not check their status.
+bool depends_on_data(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
+  if (!op_info.depends_on_data) {
+    return false;
+  }
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  const size_t begin = stack.size() - op_info.arguments;
+  for (size_t i = 0; i < op_info.arguments; ++i) {
+    const c10::IValue& value = stack[begin + i];
+    if (arguments[i].name() == "indices") {
+      return is_mask(value);
+    }
+    if (arguments[i].name() == "output_size") {
+      return value.isNone();
+    }
+    if (arguments[i].name() == "check_errors") {
+      return value.toBool();
+    }
+  }
+  return true;
+}
+
+bool is_allowed(const std::string& name, const std::vector<std::string>& allowed) {
+  const std::string all_overloads = name.substr(0, name.find('.'));
+  return std::ranges::any_of(allowed,
+                             [&](const std::string& one) { return one == name || one == all_overloads; });
+}
+
+void report_borrowed(const OpInfo& op_info) {
+  SyncDebugMode response{};
+  {
+    std::lock_guard<std::mutex> lock(settings().mutex);
+    response = is_allowed(op_info.name, settings().allowed) ? SyncDebugMode::Ignore : settings().on_borrowed;
+  }
+  if (response == SyncDebugMode::Ignore) {
+    return;
+  }
+  const std::string words = c10::str("the operator '", op_info.name, "' has no kernel of ", OR_DEVICE_NAME,
+                                     "'s own and runs on the CPU's. Write one, or allow this: torch.",
+                                     OR_DEVICE_NAME, ".fallback(..., allow=[\"", op_info.name, "\"])");
+  TORCH_CHECK_NOT_IMPLEMENTED(response == SyncDebugMode::Warn, words);
+  TORCH_WARN(words);
+}
+
+}  // namespace
+
+void set_wait_response(SyncDebugMode response) {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  on_wait.store(response, std::memory_order_relaxed);
+  debug_flags::set(debug_flags::kWaits, response != SyncDebugMode::Ignore);
+}
+
+SyncDebugMode wait_response() {
+  return on_wait.load(std::memory_order_relaxed);
+}
+
+std::pair<uint64_t, std::string> reported_waits() {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  return {settings().waits, settings().last_wait};
+}
+
+void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allowed) {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  settings().on_borrowed = response;
+  settings().allowed = std::move(allowed);
+  debug_flags::set(debug_flags::kBorrowed, response != SyncDebugMode::Ignore);
+}
+
+std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response() {
+  std::lock_guard<std::mutex> lock(settings().mutex);
+  return {settings().on_borrowed, settings().allowed};
+}
+
+void report_wait(const char* name, const std::string& why) {
+  const SyncDebugMode response = wait_response();
+  if (response == SyncDebugMode::Ignore) {
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(settings().mutex);
+    ++settings().waits;
+    settings().last_wait = name;
+  }
+  const std::string words = c10::str("called a synchronizing ", OR_DEVICE_NAME, " operation: '", name,
+                                     "' makes the host wait for the device, because ", why);
+  TORCH_CHECK(response == SyncDebugMode::Warn, words);
+  TORCH_WARN(words);
+}
+
+void report_call(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
+  const uint32_t reasons = debug_flags::now();
+  if ((reasons & debug_flags::kBorrowed) != 0 && op_info.has_cpu_kernel) {
+    report_borrowed(op_info);
+  }
+  if ((reasons & debug_flags::kWaits) != 0 && depends_on_data(op, op_info, stack)) {
+    report_wait(op_info.name.c_str(), "its result depends on data");
+  }
+}
+
+void report_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  if ((debug_flags::now() & debug_flags::kWaits) == 0 || (on_device(dst) && on_device(src))) {
+    return;
+  }
+  const std::string between = c10::str(" from ", src.device(), " to ", dst.device(), " ");
+  if (!non_blocking) {
+    report_wait(kCopyName, c10::str("a copy", between, "without non_blocking is done when it returns"));
+  } else if (on_device(src) && !is_pinned(dst.const_data_ptr())) {
+    report_wait(kCopyName,
+                c10::str("a copy", between, "into memory that is not pinned is done when it returns"));
+  }
+}
+
+}  // namespace openreg

@@ -1,0 +1,93 @@
+#include "host_engine/inference/call_warnings.h"
+
+#include "common/map_tensors.h"
+#include "host_engine/ops/name_match.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+bool any_tensor(const IValue& value, bool (*holds)(const at::Tensor&)) {
+  bool any = false;
+  for_each_tensor(value, [&](const at::Tensor& tensor) { any |= tensor.defined() && holds(tensor); });
+  return any;
+}
+
+// Masks of bytes are deprecated.
+bool is_byte_mask(std::string_view name, const IValue& value) {
+  return (name == "mask" || name == "condition" || name == "indices") &&
+         any_tensor(value, [](const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte; });
+}
+
+// Of a variance or a deviation: the elements that each result is made of are no more than the correction.
+bool lacks_degrees_of_freedom(const IValue& self, const IValue& dims, const IValue& correction) {
+  const at::Tensor& tensor = self.toTensor();
+  int64_t elements = 1;
+  if (dims.isIntList() && !dims.toIntList().empty()) {
+    for (const int64_t dim : dims.toIntList()) {
+      const bool exists = dim >= -tensor.dim() && dim < tensor.dim();
+      elements *= exists ? tensor.size(dim) : 1;  // none: a number's only dimension, or one that is refused
+    }
+  } else {
+    elements = tensor.numel();
+  }
+  const double subtracted = correction.isNone() ? 1 : correction.toScalar().to<double>();
+  return static_cast<double>(elements) <= subtracted || tensor.numel() == 0;
+}
+
+// Random integers beyond those that a floating point dtype of low precision can tell apart.
+bool is_wide_range(const torch::jit::Stack& stack, size_t begin) {
+  constexpr int64_t kExactInAll = 1 << 8;
+  return at::isFloatingType(stack[begin].toTensor().scalar_type()) &&
+         std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {
+           return value.isInt() && std::abs(value.toInt()) > kExactInAll;
+         });
+}
+
+}  // namespace
+
+void WarningObserver::add_missing(const std::vector<c10::Warning>& warnings) {
+  for (const c10::Warning& warning : warnings) {
+    if (std::ranges::find(texts_, warning.msg()) == texts_.end()) {
+      before_->process(warning);
+    }
+  }
+}
+
+bool may_warn(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack) {
+  if (!traits.is_aten) {
+    return false;
+  }
+  const size_t begin = stack.size() - traits.arguments;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < traits.arguments; ++i) {
+    const IValue& value = stack[begin + i];
+    if (is_byte_mask(arguments[i].name(), value)) {
+      return true;
+    }
+    if (i >= 2 && arguments[i].name() == "correction") {
+      return lacks_degrees_of_freedom(stack[begin], stack[begin + i - 1], value);
+    }
+  }
+  const std::string_view name = op.operator_name().name;
+  if (name.starts_with("aten::random")) {
+    return stack[begin].isTensor() && is_wide_range(stack, begin);
+  }
+  constexpr std::string_view kExperimental[] = {"aten::index_reduce", "aten::index_reduce_"};
+  constexpr std::string_view kWantContiguous[] = {"aten::searchsorted", "aten::bucketize"};
+  return std::ranges::find(kExperimental, name) != std::end(kExperimental) ||
+         (std::ranges::find(kWantContiguous, name) != std::end(kWantContiguous) &&
+          std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {
+            return any_tensor(value, [](const at::Tensor& tensor) { return !tensor.is_contiguous(); });
+          }));
+}
+
+}  // namespace openreg

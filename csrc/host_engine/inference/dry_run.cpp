@@ -1,0 +1,177 @@
+#include "host_engine/inference/dry_run.h"
+
+#include "common/map_tensors.h"
+#include "host_engine/inference/dry_run_args.h"
+#include "host_engine/inference/launch_key.h"
+#include "host_engine/inference/output_plan_reader.h"
+#include "kernel/kernel_guard.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+constexpr int64_t kLargestDim = 8;
+constexpr int64_t kSmall = 1 << 16;     // elements
+constexpr size_t kMostAnswers = 16384;  // cleared when exceeded: a program with ever new numbers
+
+enum class Answer { Accepts, NotImplemented, Rejects };
+
+// A kernel that is not deterministic alerts, if that is wanted: with an error or with a warning.
+struct AlertHandler final : c10::WarningHandler {
+  bool alerted = false;
+  void process(const c10::Warning&) override { alerted = true; }
+};
+
+// `arguments` and `results`: what the kernel was called with, and the stack that it left; may be null.
+Answer try_call(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
+                DryRunArgs spec, torch::jit::Stack* arguments = nullptr,
+                torch::jit::Stack* results = nullptr) {
+  try {
+    const KernelGuard guard;
+    torch::jit::Stack call = dry_run_args(traits, stack, spec);
+    if (arguments != nullptr) {
+      *arguments = call;
+    }
+    AlertHandler alerts;
+    std::optional<c10::WarningUtils::WarningHandlerGuard> listen;
+    if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms())) {
+      listen.emplace(&alerts);
+    }
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call);
+    if (results != nullptr) {
+      *results = std::move(call);
+    }
+    return alerts.alerted ? Answer::Rejects : Answer::Accepts;
+  } catch (const c10::NotImplementedError&) {
+    return Answer::NotImplemented;
+  } catch (const std::exception&) {  // the real call says why
+    return Answer::Rejects;
+  }
+}
+
+Answer try_zeros_and_ones(const c10::OperatorHandle& op, const OpTraits& traits,
+                          const torch::jit::Stack& stack, DryRunArgs spec) {
+  const Answer answer = try_call(op, traits, stack, spec);
+  if (answer != Answer::Rejects) {
+    return answer;
+  }
+  spec.value = 1;
+  return try_call(op, traits, stack, spec);
+}
+
+bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
+  return std::any_of(stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end(),
+                     [](const IValue& value) { return value.isString(); });
+}
+
+// Whether the kernel accepts the same shapes in dtypes that every kernel has.
+bool accepts_other_dtypes(const c10::OperatorHandle& op, const OpTraits& traits,
+                          const torch::jit::Stack& stack) {
+  for (const DryRunArgs::Dtypes dtypes : {DryRunArgs::Dtypes::Common, DryRunArgs::Dtypes::Float}) {
+    if (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, dtypes}) == Answer::Accepts) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
+            OnRejection on_rejection) {
+  switch (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, DryRunArgs::Dtypes::AsGiven})) {
+    case Answer::Accepts:
+      return true;
+    case Answer::NotImplemented:
+      return false;
+    case Answer::Rejects:
+      break;
+  }
+  // Nothing else checks a string: the method of an approximation, the kind of a reduction.
+  if (on_rejection == OnRejection::RunAtTheCall || at::globalContext().deterministicAlgorithms() ||
+      (!traits.may_refuse_data && has_string(traits, stack))) {
+    return false;
+  }
+  return on_rejection == OnRejection::Launch || !accepts_other_dtypes(op, traits, stack);
+}
+
+struct Known {
+  std::vector<int64_t> words;
+  bool accepts;
+};
+
+}  // namespace
+
+bool may_dry_run(const OpTraits& traits, const torch::jit::Stack& stack) {
+  if (!traits.is_aten) {
+    return false;
+  }
+  if (traits.name.find("backward") == std::string::npos) {
+    return true;
+  }
+  // Integers that a forward has saved are lengths and indices. The kernel of the backward trusts them, and
+  // reads where they say.
+  bool has_integers = false;
+  for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      has_integers |= tensor.defined() && at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+    });
+  }
+  return !has_integers;
+}
+
+bool is_small(const OpTraits& traits, const torch::jit::Stack& stack) {
+  int64_t elements = 0;
+  for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
+    for_each_tensor(stack[i],
+                    [&](const at::Tensor& tensor) { elements += tensor.defined() ? tensor.numel() : 0; });
+  }
+  return elements < kSmall;
+}
+
+OutputPlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OpTraits& traits,
+                              const torch::jit::Stack& stack) {
+  for (const int value : {0, 1}) {
+    auto plan = c10::make_intrusive<OutputPlan>();
+    torch::jit::Stack arguments;
+    torch::jit::Stack call;
+    if (try_call(op, traits, stack, {.value = value}, &arguments, &call) == Answer::Accepts) {
+      plan->can_launch = read_results(traits, call, c10::kCPU, storages_of(arguments), *plan) &&
+                         read_resizes(traits, stack, arguments, c10::kCPU, *plan);
+      return plan;
+    }
+  }
+  return c10::make_intrusive<OutputPlan>();
+}
+
+bool kernel_accepts(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
+                    OnRejection on_rejection) {
+  if (!may_dry_run(traits, stack)) {
+    return true;
+  }
+  static thread_local std::unordered_multimap<uint64_t, Known> answers;
+  LaunchKey key;
+  if (!key.read(traits, stack, kLargestDim)) {
+    return decide(op, traits, stack, on_rejection);
+  }
+  const auto [begin, end] = answers.equal_range(key.hash());
+  const auto found =
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second.words == key.words(); });
+  if (found != end) {
+    return found->second.accepts;
+  }
+  const bool accepts = decide(op, traits, stack, on_rejection);
+  if (answers.size() >= kMostAnswers) {
+    answers.clear();
+  }
+  answers.emplace(key.hash(), Known{key.words(), accepts});
+  return accepts;
+}
+
+}  // namespace openreg

@@ -1,0 +1,309 @@
+#include "host_engine/inference/infer.h"
+
+#include "common/map_tensors.h"
+#include "device/device.h"
+#include "host_engine/inference/call_warnings.h"
+#include "host_engine/inference/dry_run.h"
+#include "host_engine/inference/memory_format.h"
+#include "host_engine/inference/output_plan_reader.h"
+#include "host_engine/ops/argument_checks.h"
+#include "kernel/default_kernel.h"
+#include "kernel/dispatch_key_guard.h"
+#include "kernel/thread_state.h"
+#include "profiler/unrecorded.h"
+#include "stream/capture.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace openreg {
+namespace {
+
+using c10::IValue;
+
+// The call with Meta tensors in the place of device tensors. Host numbers stay as they are, since their being
+// numbers decides dtypes.
+class MetaCall {
+ public:
+  MetaCall(const OpTraits& traits, const torch::jit::Stack& stack) : traits_(traits) {
+    const size_t begin = stack.size() - traits.arguments;
+    for (size_t i = 0; i < traits.arguments; ++i) {
+      stack_.push_back(translate(stack[begin + i]));
+    }
+    arguments_ = stack_;
+  }
+
+  OutputPlanPtr infer(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+    auto plan = c10::make_intrusive<OutputPlan>();
+    empty_outputs(op);
+    {
+      const DispatchKeyGuard below;
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
+    }
+    plan->can_launch = read_results(traits_, stack_, c10::kMeta, inputs_, *plan) &&
+                       read_resizes(traits_, stack, arguments_, c10::kMeta, *plan);
+    return plan;
+  }
+
+ private:
+  // An output without elements is resized without a warning. The launch gives it; a Meta kernel in Python
+  // would give it too, in words of its own.
+  void empty_outputs(const c10::OperatorHandle& op) {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].is_out() && arguments_[i].isTensor() && arguments_[i].toTensor().defined()) {
+        arguments_[i].toTensor().unsafeGetTensorImpl()->set_sizes_contiguous(0);
+      }
+    }
+  }
+
+  at::Tensor translate(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.device().type() != kDevice) {
+      return tensor;
+    }
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                         impl->unsafe_storage().nbytes(),
+                                                         c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+    at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
+    c10::TensorImpl* twin = meta.unsafeGetTensorImpl();
+    twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    if (impl->is_conj()) {
+      twin->_set_conj(true);
+    }
+    if (impl->is_neg()) {
+      twin->_set_neg(true);
+    }
+    if (impl->is_wrapped_number()) {
+      twin->set_wrapped_number(true);
+    }
+    inputs_.push_back(storage.get());
+    return meta;
+  }
+
+  IValue translate(const IValue& value) {
+    if (value.isDevice() && value.toDevice().type() == kDevice) {
+      return c10::Device(c10::kMeta);
+    }
+    if (value.isGenerator()) {
+      return {};
+    }
+    return map_tensors(value, [this](const at::Tensor& tensor) { return translate(tensor); });
+  }
+
+  const OpTraits& traits_;
+  torch::jit::Stack stack_;
+  torch::jit::Stack arguments_;
+  std::vector<const c10::StorageImpl*> inputs_;
+};
+
+struct Entry {
+  std::vector<int64_t> words;
+  OutputPlanPtr plan;
+};
+
+// Full: a program with ever new shapes. Start again rather than grow for ever.
+constexpr size_t kMostPlans = 16384;
+
+std::unordered_multimap<uint64_t, Entry>& cache() {
+  static thread_local std::unordered_multimap<uint64_t, Entry> plans;
+  return plans;
+}
+
+OutputPlanPtr* find(uint64_t hash, const std::vector<int64_t>& words) {
+  const auto [begin, end] = cache().equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    if (C10_LIKELY(it->second.words == words)) {
+      return &it->second.plan;
+    }
+  }
+  return nullptr;
+}
+
+const OutputPlanPtr& keep(uint64_t hash, std::vector<int64_t> words, OutputPlanPtr plan) {
+  if (OutputPlanPtr* known = find(hash, words)) {
+    return *known = std::move(plan);
+  }
+  auto& plans = cache();
+  if (plans.size() >= kMostPlans) {
+    plans.clear();
+  }
+  return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
+}
+
+// Note [Inference in C++]
+// PyTorch has a default for structured operators: it computes the shapes of the outputs, allocates them and
+// calls the out form. Called in an InferenceScope, the out form arrives at the engine, which returns without
+// running it; the outputs have the inferred shapes. That takes microseconds. A Meta kernel may be Python and
+// take a thousand of them, and on its first call imports half of a compiler.
+OutputPlanPtr infer_by_default(const c10::OperatorHandle& op, const OpTraits& traits,
+                               const torch::jit::Stack& stack) {
+  torch::jit::Stack call(stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end());
+  auto seen = storages_of(call);
+  {
+    const DispatchKeyGuard below;
+    const InferenceScope inferring;
+    op.redispatchBoxed(kDefault, &call);
+  }
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->can_launch = read_results(traits, call, kDevice, std::move(seen), *plan);
+  return plan;
+}
+
+// An operator that only overwrites or updates its one tensor has nothing to infer.
+bool changes_only_itself(const OpTraits& traits, const torch::jit::Stack& stack) {
+  if (traits.returned.size() != 1 || traits.returned[0] != 0 || traits.arguments == 0) {
+    return false;
+  }
+  const size_t begin = stack.size() - traits.arguments;
+  for (size_t i = 1; i < traits.arguments; ++i) {
+    const IValue& value = stack[begin + i];
+    if (value.isTensor() || value.isTensorList() || is_optional_tensor_list(value)) {
+      return false;
+    }
+  }
+  return traits.written[0] && stack[begin].isTensor() && traits.name.find(".out") == std::string::npos &&
+         traits.name.find("_out") == std::string::npos && !traits.name.starts_with("aten::resize");
+}
+
+OutputPlanPtr plan_for_itself() {
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->results.emplace_back().argument = 0;
+  plan->can_launch = true;
+  return plan;
+}
+
+OutputPlanPtr plan_without_results() {
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->can_launch = true;
+  return plan;
+}
+
+OutputPlanPtr cannot_launch() {
+  return c10::make_intrusive<OutputPlan>();
+}
+
+OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTraits& traits,
+                                      const torch::jit::Stack& stack) {
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->can_launch = traits.shape_function(&stack[stack.size() - traits.arguments], *plan) &&
+                     kernel_accepts(op, traits, stack, OnRejection::Launch);
+  return plan;
+}
+
+// In this order, what is cheap and complete: a shape function; PyTorch's own inference of a structured
+// operator; a dry run; a Meta kernel, most of which are Python.
+OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& traits,
+                            const torch::jit::Stack& stack) {
+  if (rejects_arguments(traits, stack)) {
+    return cannot_launch();
+  }
+  if (traits.shape_function != nullptr) {
+    return infer_by_shape_function(op, traits, stack);
+  }
+  if (traits.is_structured) {
+    OutputPlanPtr plan = infer_by_default(op, traits, stack);
+    return kernel_accepts(op, traits, stack, OnRejection::Launch) ? plan : cannot_launch();
+  }
+  if (may_dry_run(traits, stack) && !traits.may_refuse_data && is_small(traits, stack)) {
+    return plan_by_dry_run(op, traits, stack);
+  }
+  if (changes_only_itself(traits, stack)) {
+    return kernel_accepts(op, traits, stack, OnRejection::RunAtTheCall) ? plan_for_itself() : cannot_launch();
+  }
+  OutputPlanPtr plan =
+      traits.returned.empty() ? plan_without_results() : MetaCall(traits, stack).infer(op, stack);
+  return kernel_accepts(op, traits, stack, OnRejection::CheckDtypes) ? plan : cannot_launch();
+}
+
+// Whether a dtype that was set to be the default decides how the kernel computes: there is one for all
+// threads, and it may be another when a launched kernel runs.
+bool needs_default_dtype(const OpTraits& traits, const torch::jit::Stack& stack, const OutputPlan& plan) {
+  const at::ScalarType now = c10::get_default_dtype_as_scalartype();
+  if (C10_LIKELY(now == at::kFloat)) {
+    return false;
+  }
+  bool decided = false;  // by an argument
+  for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      decided |= tensor.defined() && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+    });
+  }
+  return !decided && std::ranges::any_of(plan.results, [&](const OutputPlan::Result& result) {
+    return std::ranges::any_of(result.tensors, [&](const TensorSpec& spec) {
+      return spec.defined && c10::toRealValueType(spec.dtype.toScalarType()) == now;
+    });
+  });
+}
+
+// Whether the call asks its kernel to throw what its data is wrong with.
+bool checks_errors(const OpTraits& traits, const torch::jit::Stack& stack) {
+  return traits.checks_errors >= 0 &&
+         stack[stack.size() - traits.arguments + static_cast<size_t>(traits.checks_errors)].toBool();
+}
+
+OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack) {
+  if (checks_errors(traits, stack)) {
+    return c10::make_intrusive<OutputPlan>();
+  }
+  const Unrecorded unrecorded;
+  try {
+    OutputPlanPtr plan = infer_results(op, traits, stack);
+    if (needs_default_dtype(traits, stack, *plan)) {
+      return cannot_launch();
+    }
+    apply_memory_format(traits, stack, *plan);
+    return plan;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // nothing to remember: it may fit the next time
+  } catch (const std::exception&) {
+    // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
+    // cases the call runs here and now, and what is wrong is said in the operator's own words.
+    return cannot_launch();
+  }
+}
+
+// Operators whose Meta kernel is known to be wrong. Their first call with a key runs synchronously, and
+// its results are remembered; unless a dry run is cheap, or the stream is captured and nothing can run.
+bool must_run_first(const OpTraits& traits, const torch::jit::Stack& stack) {
+  return traits.shapes_from_kernel && traits.shape_function == nullptr && !capture_underway() &&
+         !(may_dry_run(traits, stack) && is_small(traits, stack));
+}
+
+}  // namespace
+
+const OutputPlanPtr& plan_for(const c10::OperatorHandle& op, const OpTraits& traits, const LaunchKey& key,
+                              const torch::jit::Stack& stack, bool* fresh,
+                              std::vector<c10::Warning>* warnings) {
+  const OutputPlanPtr* known = find(key.hash(), key.words());
+  *fresh = known == nullptr;
+  if (C10_LIKELY(known != nullptr)) {
+    return *known;
+  }
+  if (must_run_first(traits, stack)) {
+    static const auto* unknown = new OutputPlanPtr(c10::make_intrusive<OutputPlan>());
+    return *unknown;
+  }
+  const uint64_t hash = key.hash();
+  std::vector<int64_t> words = key.words();  // inferring may call operators, which read signatures
+  const bool expects_warnings = may_warn(op, traits, stack);
+  WarningCollector collector(/*of_kernels=*/expects_warnings);
+  OutputPlanPtr plan = traits.shapes_from_kernel && traits.shape_function == nullptr
+                           ? plan_by_dry_run(op, traits, stack)
+                           : infer(op, traits, stack);
+  if (plan->resizes.empty()) {  // else the launch says that it resizes
+    *warnings = collector.take();
+  }
+  plan->may_warn = expects_warnings || !warnings->empty();
+  plan->warns = plan->may_warn;
+  return keep(hash, std::move(words), std::move(plan));
+}
+
+void remember_plan(const OpTraits& traits, const LaunchKey& key, const torch::jit::Stack& stack) {
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->can_launch = read_results(traits, stack, kDevice, {}, *plan);
+  keep(key.hash(), key.words(), std::move(plan));
+}
+
+}  // namespace openreg

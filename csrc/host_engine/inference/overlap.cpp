@@ -1,0 +1,69 @@
+#include "host_engine/inference/overlap.h"
+
+#include "device/on_device.h"
+#include "host_engine/ops/name_match.h"
+#include "kernel/memory_overlap.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+namespace openreg {
+namespace {
+
+constexpr std::string_view kRefusers[] = {"gather", "scatter",  "index",  "take",  "put",
+                                          "cat",    "kthvalue", "median", "masked"};
+
+bool is_dense_on_device(const at::Tensor& tensor) {
+  return on_device(tensor) && tensor.has_storage();
+}
+
+bool refused(const OpTraits& traits, const at::Tensor& written, const at::Tensor& other) {
+  if (!is_dense_on_device(other)) {
+    return false;
+  }
+  const at::MemOverlapStatus found = overlap_status(written, other);
+  return found == at::MemOverlapStatus::Partial ||
+         (found == at::MemOverlapStatus::Full && traits.refuses_overlap);
+}
+
+bool refused(const OpTraits& traits, const at::Tensor& written, const c10::IValue& other) {
+  if (other.isTensor()) {
+    return refused(traits, written, other.toTensor());
+  }
+  if (!other.isTensorList()) {
+    return false;
+  }
+  const c10::ArrayRef<c10::IValue> list = other.toListRef();
+  return std::ranges::any_of(list,
+                             [&](const c10::IValue& t) { return refused(traits, written, t.toTensor()); });
+}
+
+}  // namespace
+
+bool refuses_overlap(const std::string& operator_name) {
+  return has_token(operator_name, kRefusers);
+}
+
+bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack) {
+  const size_t begin = stack.size() - traits.arguments;
+  for (size_t i = 0; i < traits.arguments; ++i) {
+    const c10::IValue& value = stack[begin + i];
+    if (!traits.written[i] || !value.isTensor() || !is_dense_on_device(value.toTensor())) {
+      continue;
+    }
+    const at::Tensor& written = value.toTensor();
+    if (overlaps_itself(written)) {
+      return true;
+    }
+    for (size_t k = 0; k < traits.arguments; ++k) {
+      if (k != i && refused(traits, written, stack[begin + k])) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace openreg

@@ -1,0 +1,19 @@
+// Launches an operator: results are allocated, the work is queued, the call returns.
+#pragma once
+
+#include "host_engine/inference/call_warnings.h"
+#include "host_engine/ops/op_traits.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace openreg {
+
+/// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
+/// was: the operator has to run here and now. Throws at once what is wrong with shapes, dtypes and devices.
+/// `only_captured`: returns false unless the stream is captured into a graph. `warnings`: set if false is
+/// returned and the call is to warn.
+bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack,
+            bool only_captured, CallWarnings* warnings);
+
+}  // namespace openreg

@@ -1,0 +1,101 @@
+// Registers the engine for quantized tensors.
+#include "device/device.h"
+#include "host_engine/engine.h"
+#include "host_engine/layouts/layouts.h"
+#include "host_engine/register_kernels.h"
+#include "kernel/arg_alias.h"
+#include "kernel/default_kernel.h"
+
+#include <torch/library.h>
+
+#include <string_view>
+#include <unordered_set>
+
+namespace openreg {
+namespace {
+
+constexpr auto kOurs = c10::DispatchKey::QuantizedPrivateUse1;
+constexpr auto kTheirs = c10::DispatchKey::QuantizedCPU;
+
+// They make or look at the wrapper, on any device, and touch no data.
+bool looks_at_wrapper_only(std::string_view name) {
+  static const auto* names = new std::unordered_set<std::string_view>{
+      "_empty_affine_quantized",
+      "_empty_per_channel_affine_quantized",
+      "_reshape_alias",
+      "as_strided",
+      "empty",
+      "empty_like",
+      "empty_quantized",
+      "empty_strided",
+      "q_per_channel_axis",
+      "q_scale",
+      "q_zero_point",
+      "qscheme",
+      "set_",
+      "squeeze",
+      "unfold",
+      "unsqueeze",
+      "view",
+  };
+  return names->contains(name.substr(name.rfind(':') + 1));
+}
+
+void run_quantized_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (looks_at_wrapper_only(op.operator_name().name)) {
+    op.redispatchBoxed(c10::DispatchKeySet(kTheirs), stack);
+  } else {
+    run_wrapped_operator(op, stack);
+  }
+}
+
+// The integers of a quantized tensor, as a tensor of integers over the same memory.
+at::Tensor integers_of(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto key = on_device(tensor) ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
+  at::Tensor integers = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(tensor.storage()), c10::DispatchKeySet(key),
+      c10::scalarTypeToTypeMeta(c10::toUnderlying(tensor.scalar_type())));
+  integers.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(),
+                                                        impl->storage_offset());
+  return integers;
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  TORCH_CHECK(
+      src.is_quantized() && dst.is_quantized(),
+      "a quantized tensor and one that is not cannot be copied to each other between devices: quantize or "
+      "dequantize it first");
+  integers_of(dst).copy_(integers_of(src), non_blocking);
+  return dst;
+}
+
+// PyTorch's default quantizes by reading memory itself.
+void copy_(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - 3;
+  const at::Tensor self = (*stack)[begin].toTensor();
+  const at::Tensor source = (*stack)[begin + 1].toTensor();
+  if (self.is_quantized() && !source.is_quantized()) {
+    (*stack)[begin + 1] = source.to(self.device());
+    run_wrapped_operator(op, stack);
+  } else {
+    op.redispatchBoxed(kDefault, stack);
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_quantized_operator>().debug(kEngineLabel));
+}
+
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&copy_>());
+}
+
+}  // namespace
+
+void register_quantized_engine() {
+  register_for_all<&run_quantized_operator>(kOurs, kTheirs);
+}
+
+}  // namespace openreg

@@ -1,0 +1,70 @@
+#include "host_engine/op_support.h"
+
+#include "host_engine/engine.h"
+#include "host_engine/ops/op_traits.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+
+namespace openreg {
+namespace {
+
+using c10::DispatchKey;
+
+bool has_kernel_of_ours(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(DispatchKey::PrivateUse1) &&
+         op.getComputedKernelForDispatchKey(DispatchKey::PrivateUse1).debug() != kEngineLabel;
+}
+
+const char* support_on_engine(const OpTraits& traits) {
+  if (!traits.has_cpu_kernel) {
+    return "missing";
+  }
+  switch (traits.kind) {
+    case ExecutionKind::Launch:
+      return "borrowed";
+    case ExecutionKind::View:
+      return "view";
+    case ExecutionKind::Wait:
+      return "waits";
+  }
+  return "missing";
+}
+
+// In the order in which the dispatcher looks for a kernel.
+const char* support_of(const c10::OperatorHandle& op, const OpTraits& traits) {
+  if (has_kernel_of_ours(op)) {
+    return "own";
+  }
+  if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {
+    return support_on_engine(traits);
+  }
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+      op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) {
+    return traits.kind == ExecutionKind::View ? "view" : "composite";
+  }
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    return "composite";
+  }
+  return support_on_engine(traits);
+}
+
+}  // namespace
+
+std::vector<OpSupport> op_support(const std::string& name_space) {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  std::vector<OpSupport> all;
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findOp(name);
+    if (name.getNamespace() != name_space || !op.has_value() || !op->hasSchema()) {
+      continue;
+    }
+    const OpTraits& traits = op_traits(*op);
+    all.push_back({traits.name, support_of(*op, traits), traits.depends_on_data});
+  }
+  std::ranges::sort(all, {}, &OpSupport::name);
+  return all;
+}
+
+}  // namespace openreg

@@ -1,0 +1,284 @@
+#include "host_engine/ops/op_traits.h"
+
+#include "host_engine/dtypes/upcast.h"
+#include "host_engine/inference/overlap.h"
+#include "host_engine/ops/name_match.h"
+#include "kernel/launch_site.h"
+
+#include <ATen/core/dispatch/OperatorEntry.h>
+#include <ATen/core/enum_tag.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+// Goes up when traits are forgotten: an operator is deregistered, and the address of its schema may be used
+// again, or has got a kernel.
+std::atomic<uint64_t> generation{1};
+
+constinit orKernel launch_entry{};
+
+struct Listener final : c10::OpRegistrationListener {
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override;
+};
+
+struct Table {
+  std::mutex mutex;  // guards the rest
+  std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpTraits>> traits;
+  std::vector<std::unique_ptr<OpTraits>> retired;
+};
+
+Table& table() {
+  static auto* made = [] {
+    // Leaked with the process: kernels may run after static destructors.
+    static auto* handle = new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+    (void)handle;
+    return new Table;
+  }();
+  return *made;
+}
+
+void forget(const c10::OperatorHandle& op) {
+  std::lock_guard<std::mutex> lock(table().mutex);
+  auto gone = table().traits.extract(&op.schema());
+  if (!gone.empty()) {
+    table().retired.push_back(std::move(gone.mapped()));  // pending work may still name them
+  }
+  generation.fetch_add(1, std::memory_order_release);
+}
+
+// Launched work has what it calls; see Note [Operators that go].
+void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
+  forget(op);
+}
+
+int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {
+  const c10::AliasInfo* info = result.alias_info();
+  if (info == nullptr || !info->isWrite()) {
+    return OpTraits::kFresh;
+  }
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* other = schema.arguments()[i].alias_info();
+    if (other != nullptr && *other == *info) {
+      return static_cast<int>(i);
+    }
+  }
+  return OpTraits::kFresh;
+}
+
+// Takes indices from the host or the device, and checks them itself. Its shapes depend on data only where an
+// index is a mask, and then its Meta kernel says so.
+bool is_indexing(const std::string& name) {
+  return name == "aten::index" || name.starts_with("aten::index_put") ||
+         name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
+}
+
+// Found by comparing all operators; see tests/ops. Other shapes, or other dtypes for statistics of low
+// precision, or no Meta kernel at all. Their first call of a kind waits, and what it returned is kept.
+bool shapes_from_kernel(const std::string& name) {
+  return name == "aten::binomial" || name == "aten::_sample_dirichlet" ||
+         name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
+         name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm.") ||
+         name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer") ||
+         name.starts_with("aten::multilabel_margin_loss_forward") || name.starts_with("aten::geqrf") ||
+         name.starts_with("aten::_logcumsumexp") || name.starts_with("aten::histogram") ||
+         name.starts_with("aten::_histogramdd");
+}
+
+// Decompositions whose kernels read their own status on the host and throw LinAlgError, on CUDA as here.
+// Others return the status, or are asked to check it by an argument (see checks_errors).
+bool checks_status(const std::string& name) {
+  constexpr std::string_view kChecked[] = {"eig", "svd", "lstsq", "inverse"};
+  return name.starts_with("aten::") && has_token(name, kChecked);
+}
+
+int checks_errors_argument(const c10::FunctionSchema& schema) {
+  return schema.argumentIndexWithName("check_errors").value_or(-1);
+}
+
+// Whether numbers are only values: they decide neither shapes nor, beyond the limits of dtypes, whether a
+// call is valid. True for pointwise operators, their in-place forms, and operators on lists of tensors.
+bool numbers_are_values(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  if (op.hasTag(at::Tag::pointwise) ||
+      (!arguments.empty() && arguments[0].type()->kind() == c10::TypeKind::ListType)) {
+    return true;
+  }
+  c10::OperatorName functional = op.operator_name();
+  if (!functional.name.ends_with('_')) {
+    return false;
+  }
+  functional.name.pop_back();
+  const auto found = c10::Dispatcher::singleton().findOp(functional);
+  return found.has_value() && found->hasTag(at::Tag::pointwise);
+}
+
+bool is_number(const c10::TypePtr& type) {
+  if (const auto optional = type->cast<c10::OptionalType>()) {
+    return is_number(optional->getElementType());
+  }
+  return type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::FloatType;
+}
+
+bool holds_tensors(const c10::TypePtr& type) {
+  if (const auto list = type->cast<c10::ListType>()) {
+    return holds_tensors(list->getElementType());
+  }
+  return type->kind() == c10::TypeKind::TensorType;
+}
+
+int generator_argument(const c10::OperatorHandle& op) {
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) {
+    return -1;
+  }
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].type()->str().find("Generator") != std::string::npos) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+ExecutionKind execution_kind_of(const c10::OperatorHandle& op) {
+  if (op.hasTag(at::Tag::data_dependent_output) ||
+      (op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name))) {
+    return ExecutionKind::Wait;
+  }
+  if (checks_status(op.operator_name().name)) {
+    return ExecutionKind::Wait;
+  }
+  // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
+  // Attention is the exception: with dropout it is made of other operators (attention.cpp).
+  if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0 &&
+      !op.operator_name().name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
+    return ExecutionKind::Wait;
+  }
+  // It may set its output's conjugate bit instead of conjugating, which nobody would see later.
+  if (op.operator_name().name == "aten::linalg_lu_solve" && op.operator_name().overload_name == "out") {
+    return ExecutionKind::Wait;
+  }
+  // Quantized results: the quantizer may depend on data, and Meta kernels answer without one.
+  if (op.operator_name().name.starts_with("aten::quantize_per_")) {
+    return ExecutionKind::Wait;
+  }
+  bool view = false;
+  for (const c10::Argument& result : op.schema().returns()) {
+    if (!holds_tensors(result.type())) {
+      return ExecutionKind::Wait;
+    }
+    view = view || (result.alias_info() != nullptr && !result.alias_info()->isWrite());
+  }
+  if (view) {
+    return ExecutionKind::View;
+  }
+  const bool can_launch = (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ||
+                           shapes_from_kernel(c10::toString(op.operator_name()))) &&
+                          op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  return can_launch ? ExecutionKind::Launch : ExecutionKind::Wait;
+}
+
+// Every operator has a Meta kernel by fallback, which may answer that there is none. Those of PyTorch itself
+// do not change.
+bool has_own_meta_kernel(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || op.operator_name().name.starts_with("aten::");
+}
+
+bool has_got_a_kernel(const c10::OperatorHandle& op, const OpTraits& traits) {
+  return (!traits.has_cpu_kernel && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) ||
+         (!traits.has_own_meta_kernel && has_own_meta_kernel(op));
+}
+
+std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  auto traits = std::make_unique<OpTraits>();
+  traits->name = c10::toString(op.operator_name());
+  traits->kernel = {traits->name.c_str(), launch_entry.run, launch_entry.release};
+  traits->kind = execution_kind_of(op);
+  traits->generator = generator_argument(op);
+  traits->is_structured =
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+  traits->may_refuse_data = may_refuse_data(traits->name);
+  traits->arguments = schema.arguments().size();
+  // What draws random numbers says of each number whether it can.
+  const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
+  for (const c10::Argument& argument : schema.arguments()) {
+    traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+    // A correction decides whether a variance warns; see warnings.h.
+    traits->by_kind.push_back(!by_value && is_number(argument.type()) && argument.name() != "correction");
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    traits->returned.push_back(argument_returned(schema, result));
+  }
+  traits->results = traits->returned.size();
+  traits->launches = traits->kind == ExecutionKind::Launch;
+  traits->is_view = traits->kind == ExecutionKind::View;
+  traits->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  traits->is_aten = traits->name.starts_with("aten::");
+  traits->has_own_meta_kernel = has_own_meta_kernel(op);
+  traits->checks_errors = checks_errors_argument(schema);
+  traits->depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||
+                            op.hasTag(at::Tag::data_dependent_output) || traits->checks_errors >= 0 ||
+                            checks_status(traits->name);
+  traits->shapes_from_kernel = shapes_from_kernel(traits->name);
+  traits->writes_arguments = std::ranges::find(traits->written, true) != traits->written.end();
+  traits->shape_function = find_shape_function(traits->name);
+  traits->refuses_overlap = refuses_overlap(traits->name);
+  traits->upcast = upcast_dtypes(op.operator_name().name);
+  traits->takes_host_tensors = is_indexing(op.operator_name().name) ||
+                               traits->name == "aten::_nested_from_padded" ||
+                               traits->name.starts_with("aten::_nested_view_from_buffer");
+  return traits;
+}
+
+const OpTraits* find_or_work_out(const c10::OperatorHandle& op) {
+  Table& all = table();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto& traits = all.traits[&op.schema()];
+  if (!traits) {
+    traits = work_out(op);
+  }
+  return traits.get();
+}
+
+// A small direct-mapped cache in front of the table.
+struct Recent {
+  const c10::FunctionSchema* schema = nullptr;
+  uint64_t generation = 0;
+  const OpTraits* traits = nullptr;
+};
+
+}  // namespace
+
+void set_launch_entry(orKernel entry) {
+  launch_entry = entry;
+}
+
+const OpTraits& op_traits(const c10::OperatorHandle& op) {
+  constexpr size_t kRecent = 256;
+  static thread_local std::array<Recent, kRecent> recent;
+  const c10::FunctionSchema* schema = &op.schema();
+  Recent& entry = recent[(reinterpret_cast<uintptr_t>(schema) >> 6) % kRecent];
+  const uint64_t now = generation.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(entry.schema != schema || entry.generation != now)) {
+    entry = {schema, now, find_or_work_out(op)};
+  }
+  if (C10_UNLIKELY(!entry.traits->has_cpu_kernel || !entry.traits->has_own_meta_kernel) &&
+      has_got_a_kernel(op, *entry.traits)) {
+    forget(op);
+    entry = {schema, generation.load(std::memory_order_acquire), find_or_work_out(op)};
+  }
+  return *entry.traits;
+}
+
+}  // namespace openreg

@@ -1,0 +1,18 @@
+// Whether what a kernel writes overlaps itself or what it reads. Tensors are dense and on the device.
+#pragma once
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/Tensor.h>
+
+namespace openreg {
+
+bool overlaps_itself(const at::Tensor& written);
+
+/// How the memory of two tensors overlaps.
+at::MemOverlapStatus overlap_status(const at::Tensor& written, const at::Tensor& other);
+
+inline bool overlaps_partly(const at::Tensor& written, const at::Tensor& other) {
+  return overlap_status(written, other) == at::MemOverlapStatus::Partial;
+}
+
+}  // namespace openreg

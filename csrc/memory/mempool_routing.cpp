@@ -1,0 +1,93 @@
+#include "memory/mempool_routing.h"
+
+#include "memory/pool.h"
+#include "stream/capture.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace openreg {
+namespace {
+
+struct Route {
+  RouteId id;
+  c10::DeviceIndex device;
+  c10::MempoolId_t pool;
+  std::function<bool(c10::Stream)> takes;
+};
+
+struct Routes {
+  std::mutex mutex;  // guards all
+  std::vector<Route> all;
+  RouteId latest = 0;
+};
+
+Routes& routes() {
+  static auto* made = new Routes;
+  return *made;
+}
+
+std::atomic<c10::CaptureId_t> pools_handed_out{0};
+
+}  // namespace
+
+c10::MempoolId_t graph_pool_handle() {
+  return {0, ++pools_handed_out};
+}
+
+c10::MempoolId_t capture_pool_handle() {
+  return {++pools_handed_out, 0};
+}
+
+void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  pool_of(device).use_private(pool);
+}
+
+void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
+  pool_of(device).release_private(pool);
+}
+
+void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  if (!capture_underway()) {
+    pool_of(device).empty_cache(pool);
+  }
+}
+
+int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return pool_of(device).private_users(pool);
+}
+
+RouteId begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes) {
+  use_pool(device, pool);
+  Routes& known = routes();
+  std::lock_guard<std::mutex> lock(known.mutex);
+  known.all.push_back({++known.latest, device, pool, std::move(takes)});
+  routes_now.fetch_add(1);
+  return known.latest;
+}
+
+RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return begin_route(device, pool, [thread = std::this_thread::get_id()](c10::Stream) {
+    return std::this_thread::get_id() == thread;
+  });
+}
+
+void end_route(RouteId id) noexcept {
+  std::lock_guard<std::mutex> lock(routes().mutex);
+  const size_t ended = std::erase_if(routes().all, [id](const Route& route) { return route.id == id; });
+  routes_now.fetch_sub(static_cast<int>(ended));
+}
+
+c10::MempoolId_t find_route(c10::Stream stream) {
+  std::lock_guard<std::mutex> lock(routes().mutex);
+  const auto& all = routes().all;
+  const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Route& route) {
+    return route.device == stream.device_index() && route.takes(stream);
+  });
+  return found == all.rend() ? c10::MempoolId_t{0, 0} : found->pool;
+}
+
+}  // namespace openreg

@@ -1,0 +1,46 @@
+// Scenario 5, the exceptions: operators that do not fall back.
+//
+// When: the fallback would run the CPU's kernel and give an answer that is wrong for a device, or an error
+// that does not say what to do. host_engine/register_engine.cpp is the rule: a fallback for everything
+// without a kernel (m.fallback), and the same function for single operators that would otherwise find a
+// kernel that does not suit (m.impl of a boxed function, by name). This table stands before both: a kernel by
+// name wins over a fallback.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <openreg/openreg.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <string>
+
+namespace openreg {
+namespace {
+
+struct Refusal {
+  const char* name;
+  const char* reason;
+  const char* remedy;
+};
+
+constexpr Refusal kRefused[] = {
+    {"aten::from_file", "it maps a file into host memory, and a copy on the device would not follow the file",
+     "map the file on the CPU and copy what you need with .to()"},
+    {"aten::to_mkldnn", "the layout of oneDNN exists in host memory only",
+     "move the tensor to the CPU first, or stay with the strided layout"},
+};
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  const std::string name = c10::toString(op.operator_name());
+  const auto* refusal = std::ranges::find_if(kRefused, [&](const Refusal& one) { return name == one.name; });
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "the operator '", name, "' is not available on ", OR_DEVICE_NAME, ": ",
+                              refusal->reason, ". Instead, ", refusal->remedy, ".");
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const Refusal& refusal : kRefused) {
+    m.impl(refusal.name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+}
+
+}  // namespace
+}  // namespace openreg

@@ -1,0 +1,143 @@
+// Scenario 2: a kernel behind one of PyTorch's stubs.
+//
+// When: PyTorch's own function for the operator does all that is not arithmetic (checks, promotion, shapes,
+// special cases) and ends in a DispatchStub, a table of functions by device. Giving it ours takes one line
+// and brings the rest with it. The stubs are declared in ATen/native/*.h: about 500 in torch 2.13.
+//
+// A stub alone is not enough, since the dispatcher does not know about it: the operators that end in it have
+// to be registered for the device too, with the function in at::native that calls the stub (abs), or for a
+// structured operator with its class (copysign, prod; see structured.h).
+#include "kernel/kernel.h"
+#include "operators/examples/loop.h"
+#include "operators/examples/structured.h"
+
+#include <ATen/Dispatch_v2.h>
+#include <ATen/OpMathType.h>
+#include <ATen/native/BinaryOps.h>
+#include <ATen/native/ReduceOps.h>
+#include <ATen/native/UnaryOps.h>
+#include <ATen/ops/abs_native.h>
+#include <ATen/ops/copysign_native.h>
+#include <ATen/ops/prod_native.h>
+#include <c10/util/copysign.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <type_traits>
+
+namespace openreg {
+namespace {
+
+template <typename T>
+T absolute(T value) {
+  if constexpr (std::is_unsigned_v<T>) {
+    return value;
+  } else if constexpr (std::is_integral_v<T>) {
+    return value < 0 ? static_cast<T>(T(0) - static_cast<std::make_unsigned_t<T>>(value)) : value;
+  } else if constexpr (c10::is_complex<T>::value) {
+    using Math = at::opmath_type<T>;  // std::abs of a complex number of halves would overflow
+    return static_cast<T>(Math(std::abs(static_cast<Math>(value))));
+  } else {
+    return static_cast<T>(std::abs(static_cast<at::opmath_type<T>>(value)));
+  }
+}
+
+void abs_kernel(at::TensorIteratorBase& iter) {
+  if (iter.numel() == 0) {
+    return;
+  }
+  AT_DISPATCH_V2(iter.common_dtype(), "abs", AT_WRAP([&] {
+                   launch_kernel("abs", iter.device(0).index(), [loop = Loop(iter)] {
+                     loop.map<scalar_t, scalar_t>([](scalar_t value) { return absolute(value); });
+                   });
+                 }),
+                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kComplexHalf, at::kHalf,
+                 at::kBFloat16, at::kBool);
+}
+
+void copysign_kernel(at::TensorIteratorBase& iter) {
+  if (iter.numel() == 0) {
+    return;
+  }
+  AT_DISPATCH_V2(
+      iter.common_dtype(), "copysign", AT_WRAP([&] {
+        launch_kernel("copysign", iter.device(0).index(), [loop = Loop(iter)] {
+          loop.map<scalar_t, scalar_t, scalar_t>([](scalar_t a, scalar_t b) { return c10::copysign(a, b); });
+        });
+      }),
+      AT_EXPAND(AT_FLOATING_TYPES), at::kHalf, at::kBFloat16);
+}
+
+// Half precision is multiplied in single; truth values as integers.
+template <typename T>
+using Accumulator = std::conditional_t<std::is_same_v<T, bool>, int, at::opmath_type<T>>;
+
+void prod_kernel(at::TensorIterator& iter) {
+  AT_DISPATCH_V2(iter.dtype(0), "prod", AT_WRAP([&] {
+                   using Total = Accumulator<scalar_t>;
+                   launch_kernel("prod", iter.device(0).index(), [loop = Loop(iter)] {
+                     loop.reduce<scalar_t>(Total(1), [](Total total, scalar_t value) {
+                       return static_cast<Total>(total * static_cast<Total>(value));
+                     });
+                   });
+                 }),
+                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                 at::kBool, at::kComplexHalf, at::kHalf, at::kBFloat16);
+}
+
+using Copysign = StructuredCall<at::native::structured_copysign_out>;
+using Prod = StructuredCall<at::native::structured_prod_out>;
+
+at::Tensor copysign(const at::Tensor& self, const at::Tensor& other) {
+  return Copysign()(self, other);
+}
+
+at::Tensor& copysign_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  Copysign{out}(self, other);
+  return out;
+}
+
+at::Tensor& copysign_(at::Tensor& self, const at::Tensor& other) {
+  Copysign{self}(self, other);
+  return self;
+}
+
+at::Tensor prod_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return at::native::prod(self, dtype);
+}
+
+at::Tensor& prod_all_out(const at::Tensor& self, std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  return at::native::prod_out(self, dtype, out);
+}
+
+at::Tensor prod_dim(const at::Tensor& self, int64_t dim, bool keepdim, std::optional<at::ScalarType> dtype) {
+  return Prod()(self, dim, keepdim, dtype);
+}
+
+at::Tensor& prod_dim_out(const at::Tensor& self, int64_t dim, bool keepdim,
+                         std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  Prod{out}(self, dim, keepdim, dtype);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("abs.out", at::native::abs_out);
+  m.impl("copysign.Tensor", copysign);
+  m.impl("copysign.out", copysign_out);
+  m.impl("copysign_.Tensor", copysign_);
+  m.impl("prod", prod_all);
+  m.impl("prod.out", prod_all_out);
+  m.impl("prod.dim_int", prod_dim);
+  m.impl("prod.int_out", prod_dim_out);
+}
+
+}  // namespace
+}  // namespace openreg
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, &openreg::abs_kernel)
+REGISTER_PRIVATEUSE1_DISPATCH(copysign_stub, &openreg::copysign_kernel)
+REGISTER_PRIVATEUSE1_DISPATCH(prod_stub, &openreg::prod_kernel)
+
+}  // namespace at::native

@@ -1,0 +1,192 @@
+// Copies: between two tensors of a device, between host and device, between two devices.
+//
+// PyTorch's copy_ ends here whenever one side is a device tensor; sizes agree by then, dtypes and strides
+// need not. Where the bytes of both sides are the same bytes in the same order, the runtime copies them;
+// everything else is a kernel that reads one and writes the other, without a temporary tensor.
+#include "common/gil_release.h"
+#include "diagnostics/op_stats.h"
+#include "kernel/arg_alias.h"
+#include "kernel/copy_kernel.h"
+#include "kernel/kernel.h"
+#include "kernel/memory_overlap.h"
+#include "kernel/thread_state.h"
+#include "memory/host_allocator.h"
+#include "memory/kernel_view.h"
+#include "stream/capture.h"
+#include "stream/schedule.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/copy.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/Event.h>
+#include <torch/library.h>
+
+#include <atomic>
+
+namespace openreg {
+namespace {
+
+bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
+  return dst.dtype() == src.dtype() && dst.strides() == src.strides() && dst.is_non_overlapping_and_dense() &&
+         dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
+}
+
+// Whether the kernel warns that it discards imaginary parts: it does so once.
+bool warns(const at::Tensor& dst, const at::Tensor& src) {
+  if (C10_LIKELY(!src.is_complex()) || dst.is_complex() || dst.scalar_type() == at::kBool) {
+    return false;
+  }
+  static std::atomic<bool> warned{false};
+  return !warned.exchange(true) || c10::WarningUtils::get_warnAlways();
+}
+
+void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  // What overlaps, or does not fit, is refused by the kernel; launched, that would be late, as would a
+  // warning.
+  if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || overlaps_partly(dst, src)) &&
+      at::is_expandable_to(src.sizes(), dst.sizes()) &&
+      (capturing(device) || (schedule() != orScheduleBlocking && !warns(dst, src)))) {
+    launch_copy(dst, src);
+    return;
+  }
+  const at::Tensor to = on_device(dst) ? alias(dst, true) : dst;
+  const at::Tensor from = on_device(src) ? alias(src, false) : src;
+  run_kernel("copy", device, [&] { to.copy_(from); });
+}
+
+// Pinned memory must not be reused before the copy is done; see CachingHostAllocator.
+void record_pinned_use(const at::Tensor& host, c10::Stream stream) {
+  const c10::DataPtr& data = host.storage().data_ptr();
+  host_allocator().record_event(const_cast<void*>(data.get()), data.get_context(), stream);
+}
+
+void copy_bytes(const at::Tensor& dst, const at::Tensor& src, c10::Stream stream) {
+  OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
+                         on_device(dst) ? orMemcpyHostToDevice : orMemcpyDeviceToHost,
+                         stream_handle(stream)));
+}
+
+// A kernel that touches host memory keeps the host waiting. With pinned memory the bytes cross as they are,
+// and a kernel on the device gives them the other dtype or strides.
+bool copy_pinned_through_device(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  const at::Tensor& host = on_device(dst) ? src : dst;
+  if (!host.is_non_overlapping_and_dense() || host.is_conj() || host.is_neg() ||
+      !is_pinned(host.const_data_ptr())) {
+    return false;
+  }
+  const at::Tensor staged = at::empty_strided(host.sizes(), host.strides(),
+                                              host.options().device(kDevice, device).pinned_memory(false));
+  const c10::Stream stream = current_stream(device);
+  if (on_device(dst)) {
+    copy_bytes(staged, src, stream);
+    copy_by_kernel(dst, staged, device);
+  } else {
+    copy_by_kernel(staged, src, device);
+    copy_bytes(dst, staged, stream);
+  }
+  record_pinned_use(host, stream);
+  return true;
+}
+
+void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const bool to_device = on_device(dst);
+  const at::Tensor& host = to_device ? src : dst;
+  const c10::DeviceIndex device = (to_device ? dst : src).device().index();
+  TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
+  DeviceScope scope(device);
+  const GilRelease waiting;
+  if (capturing(device) && !(non_blocking && is_pinned(host.const_data_ptr()))) {
+    check_uncaptured(device,
+                     "a copy between host and device, other than with non_blocking=True and pinned memory,");
+  }
+  if (!same_bytes(dst, src)) {
+    if (non_blocking && copy_pinned_through_device(dst, src, device)) {
+      return;
+    }
+    note_wait();
+    copy_by_kernel(dst, src, device);
+    return;
+  }
+  const c10::Stream stream = current_stream(device);
+  copy_bytes(dst, src, stream);
+  if (!non_blocking) {
+    note_wait();
+    synchronize_stream(stream);
+  } else if (is_pinned(host.const_data_ptr())) {
+    record_pinned_use(host, stream);
+  } else if (!to_device) {
+    note_wait();
+  }
+}
+
+// The copy belongs to the source's stream: it waits until the destination's stream is done with the old
+// contents, and that stream waits for the new ones.
+void copy_peer_bytes(const at::Tensor& dst, const at::Tensor& src) {
+  const c10::DeviceIndex dst_device = dst.device().index();
+  const c10::DeviceIndex src_device = src.device().index();
+  const c10::Stream dst_stream = current_stream(dst_device);
+  const c10::Stream src_stream = current_stream(src_device);
+  c10::Event dst_ready(kDevice);
+  dst_ready.record(dst_stream);
+  dst_ready.block(src_stream);
+  OR_CHECK(orMemcpyPeerAsync(dst.mutable_data_ptr(), dst_device, src.const_data_ptr(), src_device,
+                             dst.nbytes(), stream_handle(src_stream)));
+  c10::Event copied(kDevice);
+  copied.record(src_stream);
+  copied.block(dst_stream);
+}
+
+void copy_peer(const at::Tensor& dst, const at::Tensor& src) {
+  if (same_bytes(dst, src)) {
+    copy_peer_bytes(dst, src);
+    return;
+  }
+  const at::Tensor packed = src.resolve_conj().resolve_neg().to(dst.scalar_type()).contiguous();
+  const at::Tensor received = at::empty_like(packed, packed.options().device(dst.device()));
+  copy_peer_bytes(received, packed);
+  DeviceScope scope(dst.device().index());
+  copy_by_kernel(dst, received, dst.device().index());
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  if (dst.numel() == 0 || thread_state.inferring) {
+    return dst;
+  }
+  const OperatorCall noted(dst, src, non_blocking);
+  if (on_device(dst)) {
+    materialize_cow(dst.storage().unsafeGetStorageImpl());
+  }
+  if (!on_device(src) || !on_device(dst)) {
+    copy_host(dst, src, non_blocking);
+  } else if (src.device() != dst.device()) {
+    copy_peer(dst, src);
+  } else {
+    DeviceScope scope(dst.device().index());
+    copy_by_kernel(dst, src, dst.device().index());
+  }
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
+  dst.resize_(src.sizes());
+  return copy_from(src, dst, false);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+}
+
+// Conjugate and negative views arrive as they are, as they do at copy_: the kernel honors the bits. Without
+// this, PyTorch would resolve them first, by a clone, which is a copy, which would resolve them first.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace
+}  // namespace openreg

@@ -1,0 +1,71 @@
+#include "ipc_event_watcher.h"
+
+#include "platform.h"
+#include "shared_event.h"
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
+namespace openreg::sim {
+namespace {
+
+constexpr int64_t kLookForTheDead = 5'000'000;
+constexpr int64_t kLong = 3'600'000'000'000;
+
+}  // namespace
+
+IpcEventWatcher& IpcEventWatcher::get() {
+  static auto* ipc_event_watcher = new IpcEventWatcher;  // leaked: its thread outlives static destructors
+  return *ipc_event_watcher;
+}
+
+void IpcEventWatcher::add(Ref<Record> record) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!started_) {
+      std::thread([this] { watch(); }).detach();
+      started_ = true;
+    }
+    added_.push_back(std::move(record));
+    news_.fetch_add(1);
+  }
+  platform::wake_all(&news_);
+}
+
+void IpcEventWatcher::watch() {
+  platform::block_signals();
+  std::vector<Ref<Record>> pending;
+  std::vector<platform::WatchedWord> words;
+  for (;;) {
+    // The words are read before the records are looked at, so that nothing rings unheard in between.
+    words.assign(1, {&news_, news_.load()});
+    {
+      std::lock_guard lock(mutex_);
+      for (Ref<Record>& record : added_) {
+        record->shared->begin_watching();
+        pending.push_back(std::move(record));
+      }
+      added_.clear();
+    }
+    for (const Ref<Record>& record : pending) {
+      const std::atomic<uint32_t>& bell = record->shared->doorbell();
+      const auto known = [&](const platform::WatchedWord& word) { return word.word == &bell; };
+      if (std::ranges::none_of(words, known)) words.push_back({&bell, bell.load()});
+    }
+    const auto over = std::partition(pending.begin(), pending.end(),
+                                     [](const Ref<Record>& record) { return !record->is_over_there(); });
+    if (over == pending.end()) {
+      platform::sleep_on(words.data(), static_cast<int>(words.size()),
+                         pending.empty() ? kLong : kLookForTheDead);
+      continue;
+    }
+    for (auto record = over; record != pending.end(); ++record) {
+      (*record)->shared->end_watching();
+      (*record)->complete(0);
+    }
+    pending.erase(over, pending.end());
+  }
+}
+
+}  // namespace openreg::sim

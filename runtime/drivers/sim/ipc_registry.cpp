@@ -1,0 +1,232 @@
+#include "ipc_registry.h"
+
+#include "arena.h"
+#include "error.h"
+#include "peers.h"
+#include "platform.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace openreg::sim {
+namespace {
+
+OwnLedger* own_ledger = nullptr;
+
+bool draw_secret(Entry& entry) {
+  uint64_t secret[2];
+  if (!platform::random_bytes(secret, sizeof(secret))) return false;
+  entry.secret[0].store(secret[0], std::memory_order_relaxed);
+  entry.secret[1].store(secret[1], std::memory_order_relaxed);
+  return true;
+}
+
+void clear(Entry& entry) {
+  entry.state.store(EntryState::kFree);
+  entry.secret[0].store(0, std::memory_order_relaxed);
+  entry.secret[1].store(0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::mutex& ipc_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+bool Places::take(int file, uint32_t& index) {
+  if (free_.empty()) {
+    std::erase_if(held_, [&](uint32_t place) {
+      if (is_held(file, place)) return false;
+      free_.push_back(place);
+      return true;
+    });
+  }
+  if (!free_.empty()) {
+    index = free_.back();
+    free_.pop_back();
+    return true;
+  }
+  if (used_ == limit_) return false;
+  index = used_++;
+  return true;
+}
+
+void Places::give(int file, uint32_t index) {
+  (is_held(file, index) ? held_ : free_).push_back(index);
+}
+
+bool Places::is_held(int file, uint32_t index) const {
+  return platform::is_locked(file, first_lock_ + index);
+}
+
+OwnLedger::OwnLedger(int file, uint64_t inode, IpcRegistry* shared)
+    : file_(file), inode_(inode), shared_(shared) {}
+
+OwnLedger* OwnLedger::existing() {
+  return own_ledger;
+}
+
+orError_t OwnLedger::get(OwnLedger*& ipc_registry) {
+  if (!own_ledger) {
+    const int file = platform::create_memory(OR_DEVICE_NAME, sizeof(IpcRegistry));
+    void* shared = file < 0 ? nullptr : platform::map_anywhere(file, sizeof(IpcRegistry));
+    uint64_t inode = 0, size = 0;
+    if (!shared || !platform::identify(file, &inode, &size) ||
+        !platform::lock_byte(file, IpcRegistry::kProcessLocks + static_cast<uint64_t>(platform::process_id()),
+                             false)) {
+      const int reason = errno;
+      if (shared) platform::unmap_anywhere(shared, sizeof(IpcRegistry));
+      if (file >= 0) platform::close_memory(file);
+      return fail(orErrorSystem, "cannot make the ipc_registry of what is shared with other processes: %s",
+                  std::strerror(reason));
+    }
+    auto* made = static_cast<IpcRegistry*>(shared);  // zeros, which is what every field begins with
+    made->magic = IpcRegistry::kMagic;
+    made->process = platform::process_id();
+    own_ledger = new OwnLedger(file, inode, made);
+    close_files_in_forked_children();
+  }
+  ipc_registry = own_ledger;
+  return orSuccess;
+}
+
+bool OwnLedger::is_own(const WireHandle& handle) const {
+  return handle.process == platform::process_id() && handle.inode == inode_;
+}
+
+WireHandle OwnLedger::handle_of(uint32_t kind, uint32_t index, const Entry& entry) const {
+  WireHandle handle{};
+  handle.kind = kind;
+  handle.process = platform::process_id();
+  handle.file = file_;
+  handle.index = index;
+  handle.inode = inode_;
+  handle.secret[0] = entry.secret[0].load(std::memory_order_relaxed);
+  handle.secret[1] = entry.secret[1].load(std::memory_order_relaxed);
+  return handle;
+}
+
+orError_t OwnLedger::publish_arena(int device, Arena& arena) {
+  IpcRegistry::Arena& published = shared_->arenas[device];
+  if (published.serial.load(std::memory_order_relaxed) == arena.serial()) return orSuccess;
+  uint64_t inode = 0, size = 0;
+  if (!platform::identify(arena.backing(), &inode, &size)) {
+    return fail(orErrorSystem, "cannot share the memory of device %d: %s", device, std::strerror(errno));
+  }
+  published.file = arena.backing();
+  published.inode = inode;
+  published.size = size;
+  published.serial.store(arena.serial(), std::memory_order_release);
+  return orSuccess;
+}
+
+orError_t OwnLedger::name_memory(int device, Arena& arena, Range whole, Range part, WireHandle& handle) {
+  if (const orError_t error = publish_arena(device, arena)) return error;
+  uint32_t index = 0;
+  if (!memory_places_.take(file_, index)) {
+    return fail(orErrorOutOfHostMemory, "%u pieces of memory are shared already; take some back",
+                IpcRegistry::kMemoryEntries);
+  }
+  MemoryEntry& entry = shared_->memory[index];
+  entry.device = device;
+  entry.arena = arena.serial();
+  entry.base = whole.begin;
+  entry.base_size = whole.size;
+  entry.begin = part.begin;
+  entry.size = part.size;
+  if (!draw_secret(entry)) {
+    memory_places_.give(file_, index);
+    return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
+  }
+  entry.state.store(EntryState::kSent);
+  named_.emplace(std::pair(entry.arena, entry.base), index);
+  handle = handle_of(WireHandle::kMemory, index, entry);
+  return orSuccess;
+}
+
+void OwnLedger::forget_memory(uint32_t index) {
+  const MemoryEntry& entry = shared_->memory[index];
+  const auto [begin, end] = named_.equal_range({entry.arena, entry.base});
+  const auto found = std::find_if(begin, end, [&](const auto& named) { return named.second == index; });
+  if (found != end) named_.erase(found);
+  clear(shared_->memory[index]);
+  memory_places_.give(file_, index);
+}
+
+orError_t OwnLedger::check_memory(const WireHandle& handle) const {
+  if (is_own(handle) && handle.index < IpcRegistry::kMemoryEntries &&
+      matches(handle, shared_->memory[handle.index])) {
+    return orSuccess;
+  }
+  return fail(orErrorInvalidHandle, "the handle names nothing that this process shares, or no longer");
+}
+
+orError_t OwnLedger::receive_memory(const WireHandle& handle) {
+  if (const orError_t error = check_memory(handle)) return error;
+  EntryState sent = EntryState::kSent;
+  shared_->memory[handle.index].state.compare_exchange_strong(sent, EntryState::kReceived);
+  return orSuccess;
+}
+
+orError_t OwnLedger::retire_memory(const WireHandle& handle) {
+  if (const orError_t error = check_memory(handle)) return error;
+  MemoryEntry& entry = shared_->memory[handle.index];
+  EntryState state = EntryState::kReceived;
+  if (!entry.state.compare_exchange_strong(state, EntryState::kFree)) return orErrorNotReady;
+  if (memory_places_.is_held(file_, handle.index)) {
+    entry.state.store(EntryState::kReceived);
+    return orErrorNotReady;
+  }
+  forget_memory(handle.index);
+  return orSuccess;
+}
+
+orError_t OwnLedger::withdraw_memory(int device, uint64_t arena, size_t base, bool force) {
+  std::vector<uint32_t> entries;
+  const auto [begin, end] = named_.equal_range({arena, base});
+  for (auto named = begin; named != end; ++named) entries.push_back(named->second);
+  std::vector<EntryState> before;
+  for (const uint32_t index : entries)
+    before.push_back(shared_->memory[index].state.exchange(EntryState::kFree));
+  const auto held = [&](uint32_t index) { return memory_places_.is_held(file_, index); };
+  if (!force && std::ranges::any_of(entries, held)) {
+    for (size_t i = 0; i < entries.size(); ++i) shared_->memory[entries[i]].state.store(before[i]);
+    return fail(
+        orErrorNotPermitted,
+        "another process holds memory of this allocation of device %d; free it when all have closed it",
+        device);
+  }
+  for (const uint32_t index : entries) forget_memory(index);
+  return orSuccess;
+}
+
+orError_t OwnLedger::add_event(int device, uint32_t& index) {
+  if (!event_places_.take(file_, index)) {
+    return fail(orErrorOutOfHostMemory, "there are %u interprocess events already; destroy some",
+                IpcRegistry::kEventEntries);
+  }
+  EventEntry& entry = shared_->events[index];
+  entry.device = device;
+  entry.latest.store(0, std::memory_order_relaxed);
+  for (auto& done : entry.done) done.store(0, std::memory_order_relaxed);
+  if (!draw_secret(entry)) {
+    event_places_.give(file_, index);
+    return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
+  }
+  entry.state.store(EntryState::kSent);
+  return orSuccess;
+}
+
+void OwnLedger::remove_event(uint32_t index) {
+  clear(shared_->events[index]);
+  event_places_.give(file_, index);
+}
+
+WireHandle OwnLedger::event_handle(uint32_t index) const {
+  return handle_of(WireHandle::kEvent, index, shared_->events[index]);
+}
+
+}  // namespace openreg::sim
