@@ -204,7 +204,8 @@ class Call {
 
   // As on CUDA: numbers may stay on the host, arrays may not. Indexing takes its indices from either side.
   void check_host_tensors() const {
-    TORCH_CHECK(!host_.has_value() || inputs_.empty() || traits_.takes_host_tensors,
+    TORCH_CHECK(!host_.has_value() || inputs_.empty() ||
+                    (traits_.has(OpFlag::kIndexing) || traits_.has(OpFlag::kTakesHostTensors)),
                 "Expected all tensors to be on the same device, but ", traits_.name,
                 " found at least two devices, ", c10::Device(kDevice, device_), " and ", *host_, "!");
   }
@@ -326,7 +327,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     describe(traits, stack);
     return;
   }
-  if (C10_UNLIKELY(traits.upcast != 0) && C10_UNLIKELY(needs_upcast(traits, *stack))) {
+  if (C10_UNLIKELY(traits.rules.dtypes != 0) && C10_UNLIKELY(needs_upcast(traits, *stack))) {
     run_upcast(op, traits, stack);
     return;
   }
@@ -339,7 +340,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (launch(op, traits, stack, /*only_captured=*/blocking, &warnings)) {
       return;
     }
-    remember = !blocking && traits.shapes_from_kernel && key.read(traits, *stack);
+    remember = !blocking && traits.has(OpFlag::kShapesFromKernel) && key.read(traits, *stack);
   }
   Call call(op, traits, stack, /*dense=*/true);
   call.prepare();

@@ -1,9 +1,9 @@
 #include "host_engine/kernel_allocator.h"
 
 #include "kernel/thread_state.h"
-#include "memory/blocks_by_address.h"
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
+#include "memory/pool/blocks_by_address.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <openreg/openreg.h>

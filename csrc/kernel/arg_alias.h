@@ -1,5 +1,5 @@
 // Arguments of a kernel: device tensors as CPU tensors over the same memory. See Note [Aliases] in
-// memory/block.h.
+// memory/pool/block.h.
 #pragma once
 
 #include "device/on_device.h"

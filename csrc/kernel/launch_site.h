@@ -18,8 +18,4 @@ OPENREG_EXPORT void set_launch_site_function(LaunchSiteFunction function);
 /// The answer; empty without a function.
 std::string launch_site();
 
-/// Whether kernels of the operator refuse some data: indices out of range, singular matrices, negative
-/// probabilities, integers divided by nothing.
-bool may_refuse_data(const std::string& operator_name);
-
 }  // namespace openreg

@@ -2,11 +2,11 @@
 
 #include "common/check.h"
 #include "device/device.h"
-#include "memory/blocks_by_address.h"
-#include "memory/ipc_hooks.h"
 #include "memory/kernel_view.h"
 #include "memory/mempool_routing.h"
-#include "memory/pool.h"
+#include "memory/pool/blocks_by_address.h"
+#include "memory/pool/ipc_hooks.h"
+#include "memory/pool/pool.h"
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>

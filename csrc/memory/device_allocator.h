@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/export.h"
-#include "memory/block.h"
+#include "memory/pool/block.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 

@@ -1,6 +1,6 @@
 #include "memory/mempool_routing.h"
 
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "stream/capture.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "memory/raw.h"
 
-#include "memory/blocks_by_address.h"
 #include "memory/device_allocator.h"
 #include "memory/mempool_routing.h"
-#include "memory/pool.h"
+#include "memory/pool/blocks_by_address.h"
+#include "memory/pool/pool.h"
 
 namespace openreg {
 namespace {

@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/device_allocator.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "stream/stream.h"
 
 #include <memory>

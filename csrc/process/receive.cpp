@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/device_allocator.h"
-#include "memory/ipc_hooks.h"
+#include "memory/pool/ipc_hooks.h"
 #include "storage/device_storage.h"
 #include "stream/capture.h"
 #include "stream/stream.h"

@@ -4,7 +4,7 @@
 //
 //   pool_stress [allocations in total, 10000000] [threads, 8] [streams, 1 or 8]
 #include "device/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "stream/stream.h"
 
 #include <c10/util/Exception.h>

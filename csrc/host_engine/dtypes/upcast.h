@@ -12,9 +12,6 @@
 
 namespace openreg {
 
-/// The dtypes, as bits, in which `name` ("aten::histc") is to be upcast.
-uint64_t upcast_dtypes(const std::string& name);
-
 /// Whether this call has a tensor of such a dtype.
 bool needs_upcast(const OpTraits& traits, const torch::jit::Stack& stack);
 

@@ -1,7 +1,6 @@
 #include "host_engine/inference/call_warnings.h"
 
 #include "common/map_tensors.h"
-#include "host_engine/ops/name_match.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/accumulate.h>
@@ -77,14 +76,11 @@ bool may_warn(const c10::OperatorHandle& op, const OpTraits& traits, const torch
       return lacks_degrees_of_freedom(stack[begin], stack[begin + i - 1], value);
     }
   }
-  const std::string_view name = op.operator_name().name;
-  if (name.starts_with("aten::random")) {
+  if (traits.has(OpFlag::kWarnsIfWide)) {
     return stack[begin].isTensor() && is_wide_range(stack, begin);
   }
-  constexpr std::string_view kExperimental[] = {"aten::index_reduce", "aten::index_reduce_"};
-  constexpr std::string_view kWantContiguous[] = {"aten::searchsorted", "aten::bucketize"};
-  return std::ranges::find(kExperimental, name) != std::end(kExperimental) ||
-         (std::ranges::find(kWantContiguous, name) != std::end(kWantContiguous) &&
+  return traits.has(OpFlag::kWarns) ||
+         (traits.has(OpFlag::kWarnsIfNotContiguous) &&
           std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {
             return any_tensor(value, [](const at::Tensor& tensor) { return !tensor.is_contiguous(); });
           }));

@@ -95,7 +95,7 @@ bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::
   }
   // Nothing else checks a string: the method of an approximation, the kind of a reduction.
   if (on_rejection == OnRejection::RunAtTheCall || at::globalContext().deterministicAlgorithms() ||
-      (!traits.may_refuse_data && has_string(traits, stack))) {
+      (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
     return false;
   }
   return on_rejection == OnRejection::Launch || !accepts_other_dtypes(op, traits, stack);
@@ -112,7 +112,7 @@ bool may_dry_run(const OpTraits& traits, const torch::jit::Stack& stack) {
   if (!traits.is_aten) {
     return false;
   }
-  if (traits.name.find("backward") == std::string::npos) {
+  if (!traits.has(OpFlag::kTrustsIntegers)) {
     return true;
   }
   // Integers that a forward has saved are lengths and indices. The kernel of the backward trusts them, and

@@ -6,7 +6,6 @@
 #include "host_engine/inference/dry_run.h"
 #include "host_engine/inference/memory_format.h"
 #include "host_engine/inference/output_plan_reader.h"
-#include "host_engine/ops/argument_checks.h"
 #include "kernel/default_kernel.h"
 #include "kernel/dispatch_key_guard.h"
 #include "kernel/thread_state.h"
@@ -163,8 +162,7 @@ bool changes_only_itself(const OpTraits& traits, const torch::jit::Stack& stack)
       return false;
     }
   }
-  return traits.written[0] && stack[begin].isTensor() && traits.name.find(".out") == std::string::npos &&
-         traits.name.find("_out") == std::string::npos && !traits.name.starts_with("aten::resize");
+  return traits.written[0] && stack[begin].isTensor() && !traits.has(OpFlag::kResizes);
 }
 
 OutputPlanPtr plan_for_itself() {
@@ -187,7 +185,7 @@ OutputPlanPtr cannot_launch() {
 OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTraits& traits,
                                       const torch::jit::Stack& stack) {
   auto plan = c10::make_intrusive<OutputPlan>();
-  plan->can_launch = traits.shape_function(&stack[stack.size() - traits.arguments], *plan) &&
+  plan->can_launch = traits.rules.shapes(&stack[stack.size() - traits.arguments], *plan) &&
                      kernel_accepts(op, traits, stack, OnRejection::Launch);
   return plan;
 }
@@ -196,17 +194,17 @@ OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTra
 // operator; a dry run; a Meta kernel, most of which are Python.
 OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& traits,
                             const torch::jit::Stack& stack) {
-  if (rejects_arguments(traits, stack)) {
+  if ((traits.rules.check != nullptr && traits.rules.check(&stack[stack.size() - traits.arguments]))) {
     return cannot_launch();
   }
-  if (traits.shape_function != nullptr) {
+  if (traits.rules.shapes != nullptr) {
     return infer_by_shape_function(op, traits, stack);
   }
   if (traits.is_structured) {
     OutputPlanPtr plan = infer_by_default(op, traits, stack);
     return kernel_accepts(op, traits, stack, OnRejection::Launch) ? plan : cannot_launch();
   }
-  if (may_dry_run(traits, stack) && !traits.may_refuse_data && is_small(traits, stack)) {
+  if (may_dry_run(traits, stack) && !traits.has(OpFlag::kMayRejectData) && is_small(traits, stack)) {
     return plan_by_dry_run(op, traits, stack);
   }
   if (changes_only_itself(traits, stack)) {
@@ -267,7 +265,7 @@ OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const
 // Operators whose Meta kernel is known to be wrong. Their first call with a key runs synchronously, and
 // its results are remembered; unless a dry run is cheap, or the stream is captured and nothing can run.
 bool must_run_first(const OpTraits& traits, const torch::jit::Stack& stack) {
-  return traits.shapes_from_kernel && traits.shape_function == nullptr && !capture_underway() &&
+  return traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr && !capture_underway() &&
          !(may_dry_run(traits, stack) && is_small(traits, stack));
 }
 
@@ -289,7 +287,7 @@ const OutputPlanPtr& plan_for(const c10::OperatorHandle& op, const OpTraits& tra
   std::vector<int64_t> words = key.words();  // inferring may call operators, which read signatures
   const bool expects_warnings = may_warn(op, traits, stack);
   WarningCollector collector(/*of_kernels=*/expects_warnings);
-  OutputPlanPtr plan = traits.shapes_from_kernel && traits.shape_function == nullptr
+  OutputPlanPtr plan = traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr
                            ? plan_by_dry_run(op, traits, stack)
                            : infer(op, traits, stack);
   if (plan->resizes.empty()) {  // else the launch says that it resizes

@@ -3,7 +3,6 @@
 #include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
-#include <string_view>
 
 namespace openreg {
 namespace {
@@ -28,29 +27,15 @@ void put_channels_last(TensorSpec& spec) {
   }
 }
 
-// Operators that keep it, with the first and the number of the arguments that decide.
-struct Keeper {
-  std::string_view name;
-  size_t first;
-  size_t count;
-};
-
-constexpr Keeper kKeepers[] = {
-    {"aten::convolution", 0, 2},          {"aten::_convolution", 0, 2},
-    {"aten::convolution_backward", 1, 2}, {"aten::native_channel_shuffle", 0, 1},
-    {"aten::channel_shuffle", 0, 1},      {"aten::pixel_shuffle", 0, 1},
-    {"aten::max_unpool2d", 0, 1},
-};
-
 }  // namespace
 
 void apply_memory_format(const OpTraits& traits, const torch::jit::Stack& stack, OutputPlan& plan) {
-  const Keeper* keeper = std::ranges::find(kKeepers, std::string_view(traits.name), &Keeper::name);
-  if (!plan.can_launch || keeper == std::end(kKeepers)) {
+  const OpRule* rule = traits.rules.format;
+  if (!plan.can_launch || rule == nullptr) {
     return;
   }
-  const auto* deciding = &stack[stack.size() - traits.arguments + keeper->first];
-  if (std::any_of(deciding, deciding + keeper->count,
+  const auto* deciding = &stack[stack.size() - traits.arguments + rule->first_argument];
+  if (std::any_of(deciding, deciding + rule->arguments,
                   [](const c10::IValue& v) { return is_channels_last(v.toTensor()); })) {
     for (OutputPlan::Result& result : plan.results) {
       put_channels_last(result.tensors[0]);

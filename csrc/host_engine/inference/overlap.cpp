@@ -1,7 +1,6 @@
 #include "host_engine/inference/overlap.h"
 
 #include "device/on_device.h"
-#include "host_engine/ops/name_match.h"
 #include "kernel/memory_overlap.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -11,9 +10,6 @@
 
 namespace openreg {
 namespace {
-
-constexpr std::string_view kRefusers[] = {"gather", "scatter",  "index",  "take",  "put",
-                                          "cat",    "kthvalue", "median", "masked"};
 
 bool is_dense_on_device(const at::Tensor& tensor) {
   return on_device(tensor) && tensor.has_storage();
@@ -25,7 +21,7 @@ bool refused(const OpTraits& traits, const at::Tensor& written, const at::Tensor
   }
   const at::MemOverlapStatus found = overlap_status(written, other);
   return found == at::MemOverlapStatus::Partial ||
-         (found == at::MemOverlapStatus::Full && traits.refuses_overlap);
+         (found == at::MemOverlapStatus::Full && traits.has(OpFlag::kRejectsOverlap));
 }
 
 bool refused(const OpTraits& traits, const at::Tensor& written, const c10::IValue& other) {
@@ -41,10 +37,6 @@ bool refused(const OpTraits& traits, const at::Tensor& written, const c10::IValu
 }
 
 }  // namespace
-
-bool refuses_overlap(const std::string& operator_name) {
-  return has_token(operator_name, kRefusers);
-}
 
 bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack) {
   const size_t begin = stack.size() - traits.arguments;

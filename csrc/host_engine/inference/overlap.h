@@ -8,10 +8,6 @@
 
 namespace openreg {
 
-/// Whether kernels of the operator refuse to write where they read, even if it is the same place: they read
-/// elements after others were written.
-bool refuses_overlap(const std::string& operator_name);
-
 /// Whether a tensor that the call writes overlaps itself, or lies partly in another argument's memory; or is
 /// that, if the operator refuses it.
 bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack);

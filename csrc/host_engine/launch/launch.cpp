@@ -155,7 +155,7 @@ bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::S
   if (C10_UNLIKELY(!is_aten)) {
     filling.work->keep(op, traits, kernel);
   }
-  if (C10_UNLIKELY(traits.may_refuse_data)) {
+  if (C10_UNLIKELY(traits.has(OpFlag::kMayRejectData))) {
     filling.work->set_site(launch_site());
   }
   if (traits.generator >= 0) {

@@ -12,10 +12,10 @@
 // it uses a copy of the arguments, and output_buffers its results again. Runs of one graph never overlap.
 #pragma once
 
-#include "kernel/thread_state.h"
 #include "host_engine/launch/kept_kernel.h"
 #include "host_engine/ops/output_plan.h"
 #include "kernel/arg_alias.h"
+#include "kernel/thread_state.h"
 #include "random/generator.h"
 
 #include <ATen/core/Tensor.h>

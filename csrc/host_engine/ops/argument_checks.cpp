@@ -6,8 +6,6 @@
 #include <ATen/ops/index_meta_dispatch.h>
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 
 namespace openreg {
 namespace {
@@ -24,6 +22,7 @@ bool is_mask(const std::optional<at::Tensor>& index) {
 }
 
 // Whether each mask has the shape of the dimensions that it stands for.
+
 bool masks_fit(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& indices) {
   int64_t dim = 0;
   for (const auto& index : indices) {
@@ -45,8 +44,33 @@ at::Tensor without_data(const at::Tensor& tensor) {
 }
 
 // What reading at these places refuses, and values that do not fit there. How many places a mask has nobody
+
 // knows yet, so of masks only the shape is looked at.
-bool index_put(const IValue* arguments) {
+
+// The target has a class for each place, and the weights one for each class.
+
+// The padding of the output is to be smaller than the stride or the dilation; one number stands for all
+
+// dimensions.
+
+bool pads_too_much(const IValue* arguments) {
+  const auto strides = arguments[3].toDimVector();
+  const auto dilations = arguments[5].toDimVector();
+  const auto padding = arguments[7].toDimVector();
+  const auto number = [](const c10::DimVector& list, size_t i) {
+    return list.size() == 1 ? list[0] : list.at(i);
+  };
+  for (size_t i = 0; i < padding.size(); ++i) {
+    if (padding[i] >= number(strides, i) && padding[i] >= number(dilations, i)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool checks::index_put(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& values = arguments[2].toTensor();
   const auto indices = arguments[1].toOptionalTensorVector();
@@ -65,7 +89,7 @@ bool index_put(const IValue* arguments) {
   return !at::is_expandable_to(values.sizes(), read.sizes());
 }
 
-bool put(const IValue* arguments) {
+bool checks::put(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& index = arguments[1].toTensor();
   const at::Tensor& source = arguments[2].toTensor();
@@ -73,19 +97,19 @@ bool put(const IValue* arguments) {
          source.scalar_type() != self.scalar_type() || (self.numel() == 0 && index.numel() != 0);
 }
 
-bool dimension_is_empty(const IValue* arguments) {
+bool checks::dimension_is_empty(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   return self.dim() > 0 && self.size(arguments[1].toInt()) == 0;
 }
 
-bool index_select(const IValue* arguments) {
+bool checks::index_select(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& index = arguments[2].toTensor();
   return index.dim() > 1 || (self.dim() == 0 && index.numel() != 1) ||
          (dimension_is_empty(arguments) && index.numel() != 0);
 }
 
-bool multinomial(const IValue* arguments) {
+bool checks::multinomial(const IValue* arguments) {
   constexpr int64_t kMostCategories = 1 << 24;
   const at::Tensor& self = arguments[0].toTensor();
   const int64_t samples = arguments[1].toInt();
@@ -94,16 +118,15 @@ bool multinomial(const IValue* arguments) {
          self.size(-1) == 0 || self.size(-1) > kMostCategories;
 }
 
-bool multinomial_out(const IValue* arguments) {
+bool checks::multinomial_out(const IValue* arguments) {
   return multinomial(arguments) || arguments[4].toTensor().scalar_type() != at::kLong;
 }
 
-bool bucketize(const IValue* arguments) {
+bool checks::bucketize(const IValue* arguments) {
   return arguments[1].toTensor().dim() != 1;
 }
 
-// The target has a class for each place, and the weights one for each class.
-bool nll_loss2d(const IValue* arguments) {
+bool checks::nll_loss2d(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& target = arguments[1].toTensor();
   return self.dim() != 4 || target.dim() != 3 || target.size(0) != self.size(0) ||
@@ -111,43 +134,26 @@ bool nll_loss2d(const IValue* arguments) {
          (is_defined(arguments[2]) && arguments[2].toTensor().numel() != self.size(1));
 }
 
-bool grid_sampler(const IValue* arguments) {
+bool checks::grid_sampler(const IValue* arguments) {
   return arguments[0].toTensor().scalar_type() != arguments[1].toTensor().scalar_type();
 }
 
-bool masked_scatter(const IValue* arguments) {
+bool checks::masked_scatter(const IValue* arguments) {
   return !at::is_expandable_to(arguments[1].toTensor().sizes(), arguments[0].toTensor().sizes());
 }
 
-bool masked_fill(const IValue* arguments) {
+bool checks::masked_fill(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
   return mask.scalar_type() != at::kBool || !at::is_expandable_to(mask.sizes(), self.sizes()) ||
          (arguments[2].isTensor() && arguments[2].toTensor().dim() != 0);
 }
 
-bool embedding_renorm(const IValue* arguments) {
+bool checks::embedding_renorm(const IValue* arguments) {
   return arguments[0].toTensor().dim() != 2;
 }
 
-// The padding of the output is to be smaller than the stride or the dilation; one number stands for all
-// dimensions.
-bool pads_too_much(const IValue* arguments) {
-  const auto strides = arguments[3].toDimVector();
-  const auto dilations = arguments[5].toDimVector();
-  const auto padding = arguments[7].toDimVector();
-  const auto number = [](const c10::DimVector& list, size_t i) {
-    return list.size() == 1 ? list[0] : list.at(i);
-  };
-  for (size_t i = 0; i < padding.size(); ++i) {
-    if (padding[i] >= number(strides, i) && padding[i] >= number(dilations, i)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool convolution(const IValue* arguments) {
+bool checks::convolution(const IValue* arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
   const bool transposed = arguments[6].toBool();
@@ -174,70 +180,15 @@ bool convolution(const IValue* arguments) {
   return input.size(1) != from || input.scalar_type() != weight.scalar_type() || !bias_fits;
 }
 
-bool addmm(const IValue* arguments) {
+bool checks::addmm(const IValue* arguments) {
   const at::Tensor& rows = arguments[1].toTensor();
   const at::Tensor& columns = arguments[2].toTensor();
   return rows.dim() != 2 || columns.dim() != 2 ||
          !at::is_expandable_to(arguments[0].toTensor().sizes(), {rows.size(0), columns.size(1)});
 }
 
-bool is_empty(const IValue* arguments) {
+bool checks::is_empty(const IValue* arguments) {
   return arguments[0].toTensor().numel() == 0;
-}
-
-using Rule = bool (*)(const IValue* arguments);
-
-const std::unordered_map<std::string_view, Rule>& rules() {
-  static const auto* rules = new std::unordered_map<std::string_view, Rule>{
-      {"aten::index_put", index_put},
-      {"aten::index_put.out", index_put},
-      {"aten::index_put_", index_put},
-      {"aten::_index_put_impl", index_put},
-      {"aten::_index_put_impl.out", index_put},
-      {"aten::_index_put_impl_", index_put},
-      {"aten::put", put},
-      {"aten::put.out", put},
-      {"aten::put_", put},
-      {"aten::index_select", index_select},
-      {"aten::index_select.out", index_select},
-      {"aten::multinomial", multinomial},
-      {"aten::multinomial.out", multinomial_out},
-      {"aten::nll_loss2d_forward", nll_loss2d},
-      {"aten::nll_loss2d_forward.output", nll_loss2d},
-      {"aten::grid_sampler_2d", grid_sampler},
-      {"aten::grid_sampler_2d.out", grid_sampler},
-      {"aten::grid_sampler_3d", grid_sampler},
-      {"aten::grid_sampler_3d.out", grid_sampler},
-      {"aten::masked_scatter_", masked_scatter},
-      {"aten::masked_fill_.Scalar", masked_fill},
-      {"aten::masked_fill_.Tensor", masked_fill},
-      {"aten::embedding_renorm_", embedding_renorm},
-      {"aten::bucketize.Tensor", bucketize},
-      {"aten::bucketize.Tensor_out", bucketize},
-      {"aten::convolution", convolution},
-      {"aten::convolution.out", convolution},
-      {"aten::_convolution", convolution},
-      {"aten::_convolution.out", convolution},
-      {"aten::addmm", addmm},
-      {"aten::addmm.out", addmm},
-      {"aten::addmm_", addmm},
-      {"aten::_addmm_activation", addmm},
-      {"aten::_addmm_activation.out", addmm},
-      {"aten::max", is_empty},
-      {"aten::max.unary_out", is_empty},
-      {"aten::min", is_empty},
-      {"aten::min.unary_out", is_empty},
-      {"aten::median.dim_values", dimension_is_empty},
-      {"aten::nanmedian.dim_values", dimension_is_empty},
-  };
-  return *rules;
-}
-
-}  // namespace
-
-bool rejects_arguments(const OpTraits& traits, const torch::jit::Stack& stack) {
-  const auto rule = rules().find(traits.name);
-  return rule != rules().end() && rule->second(&stack[stack.size() - traits.arguments]);
 }
 
 }  // namespace openreg

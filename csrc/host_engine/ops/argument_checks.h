@@ -1,16 +1,35 @@
-// What kernels refuse and the inference of shapes lets pass, for operators that cannot be asked (see
-// probe.h): their kernels refuse zeros too, or would work long. Written from what the kernels check; which
-// they are was found with wrong arguments for every operator (tests/ops/test_wrong_arguments.py).
+// Argument checks: what kernels reject and inference accepts, for operators that cannot make a dry run
+// (dry_run.h): their kernels reject zeros too, or would take long. Written from what the kernels check; found
+// with wrong arguments for every operator (tests/ops/test_wrong_arguments.py). op_rules.cpp says whose they
+// are.
+//
+// Each returns true if the kernel would reject the arguments, or throws what PyTorch's own check throws. Pure
+// functions.
 #pragma once
 
-#include "host_engine/ops/op_traits.h"
-
-#include <ATen/core/stack.h>
+#include <ATen/core/ivalue.h>
 
 namespace openreg {
 
-/// Whether the shapes or the numbers of this call are wrong. False means that no rule says so. May throw what
-/// PyTorch's own checks say.
-bool rejects_arguments(const OpTraits& traits, const torch::jit::Stack& stack);
+using ArgumentCheck = bool (*)(const c10::IValue* arguments);
 
+namespace checks {
+
+bool addmm(const c10::IValue* arguments);
+bool bucketize(const c10::IValue* arguments);
+bool convolution(const c10::IValue* arguments);
+bool dimension_is_empty(const c10::IValue* arguments);
+bool embedding_renorm(const c10::IValue* arguments);
+bool grid_sampler(const c10::IValue* arguments);
+bool index_put(const c10::IValue* arguments);
+bool index_select(const c10::IValue* arguments);
+bool is_empty(const c10::IValue* arguments);
+bool masked_fill(const c10::IValue* arguments);
+bool masked_scatter(const c10::IValue* arguments);
+bool multinomial(const c10::IValue* arguments);
+bool multinomial_out(const c10::IValue* arguments);
+bool nll_loss2d(const c10::IValue* arguments);
+bool put(const c10::IValue* arguments);
+
+}  // namespace checks
 }  // namespace openreg

@@ -1,23 +1,22 @@
-// Kinds of operators, told by the words of their names: PyTorch has no tags for them.
+// Classifies operators by name tokens, where PyTorch has no tag for them.
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 namespace openreg {
 
-/// Whether a word of the name begins with one of `beginnings`. "aten::_index_put_impl_.out" has the words
-/// index, put and impl.
-inline bool has_token(std::string_view name, std::span<const std::string_view> beginnings) {
+/// Whether a token of the name begins with `beginning`. "aten::_index_put_impl_.out" has the tokens index,
+/// put and impl.
+inline bool has_token(std::string_view name, std::string_view beginning) {
   name.remove_prefix(std::min(name.size(), name.rfind(':') + 1));
   name = name.substr(0, name.find('.'));
   while (!name.empty()) {
-    const std::string_view word = name.substr(0, name.find('_'));
-    if (std::ranges::any_of(beginnings, [&](std::string_view b) { return word.starts_with(b); })) {
+    const std::string_view token = name.substr(0, name.find('_'));
+    if (token.starts_with(beginning)) {
       return true;
     }
-    name.remove_prefix(std::min(name.size(), word.size() + 1));
+    name.remove_prefix(std::min(name.size(), token.size() + 1));
   }
   return false;
 }

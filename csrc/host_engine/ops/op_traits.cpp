@@ -1,10 +1,5 @@
 #include "host_engine/ops/op_traits.h"
 
-#include "host_engine/dtypes/upcast.h"
-#include "host_engine/inference/overlap.h"
-#include "host_engine/ops/name_match.h"
-#include "kernel/launch_site.h"
-
 #include <ATen/core/dispatch/OperatorEntry.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
@@ -76,32 +71,6 @@ int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& re
   return OpTraits::kFresh;
 }
 
-// Takes indices from the host or the device, and checks them itself. Its shapes depend on data only where an
-// index is a mask, and then its Meta kernel says so.
-bool is_indexing(const std::string& name) {
-  return name == "aten::index" || name.starts_with("aten::index_put") ||
-         name.starts_with("aten::_index_put") || name.starts_with("aten::_unsafe_index");
-}
-
-// Found by comparing all operators; see tests/ops. Other shapes, or other dtypes for statistics of low
-// precision, or no Meta kernel at all. Their first call of a kind waits, and what it returned is kept.
-bool shapes_from_kernel(const std::string& name) {
-  return name == "aten::binomial" || name == "aten::_sample_dirichlet" ||
-         name.find("native_batch_norm") != std::string::npos || name.starts_with("aten::_batch_norm") ||
-         name.starts_with("aten::_embedding_bag") || name.starts_with("aten::native_layer_norm.") ||
-         name.starts_with("aten::native_group_norm") || name.starts_with("aten::mkldnn_rnn_layer") ||
-         name.starts_with("aten::multilabel_margin_loss_forward") || name.starts_with("aten::geqrf") ||
-         name.starts_with("aten::_logcumsumexp") || name.starts_with("aten::histogram") ||
-         name.starts_with("aten::_histogramdd");
-}
-
-// Decompositions whose kernels read their own status on the host and throw LinAlgError, on CUDA as here.
-// Others return the status, or are asked to check it by an argument (see checks_errors).
-bool checks_status(const std::string& name) {
-  constexpr std::string_view kChecked[] = {"eig", "svd", "lstsq", "inverse"};
-  return name.starts_with("aten::") && has_token(name, kChecked);
-}
-
 int checks_errors_argument(const c10::FunctionSchema& schema) {
   return schema.argumentIndexWithName("check_errors").value_or(-1);
 }
@@ -150,26 +119,17 @@ int generator_argument(const c10::OperatorHandle& op) {
   return -1;
 }
 
-ExecutionKind execution_kind_of(const c10::OperatorHandle& op) {
+ExecutionKind execution_kind_of(const c10::OperatorHandle& op, const OpRules& rules) {
   if (op.hasTag(at::Tag::data_dependent_output) ||
-      (op.hasTag(at::Tag::dynamic_output_shape) && !is_indexing(op.operator_name().name))) {
+      (op.hasTag(at::Tag::dynamic_output_shape) && !rules.has(OpFlag::kIndexing))) {
     return ExecutionKind::Wait;
   }
-  if (checks_status(op.operator_name().name)) {
+  if (rules.has(OpFlag::kChecksStatus) || rules.has(OpFlag::kSynchronizes)) {
     return ExecutionKind::Wait;
   }
   // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
-  // Attention is the exception: with dropout it is made of other operators (attention.cpp).
   if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0 &&
-      !op.operator_name().name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
-    return ExecutionKind::Wait;
-  }
-  // It may set its output's conjugate bit instead of conjugating, which nobody would see later.
-  if (op.operator_name().name == "aten::linalg_lu_solve" && op.operator_name().overload_name == "out") {
-    return ExecutionKind::Wait;
-  }
-  // Quantized results: the quantizer may depend on data, and Meta kernels answer without one.
-  if (op.operator_name().name.starts_with("aten::quantize_per_")) {
+      !rules.has(OpFlag::kDrawsNothing)) {
     return ExecutionKind::Wait;
   }
   bool view = false;
@@ -182,9 +142,9 @@ ExecutionKind execution_kind_of(const c10::OperatorHandle& op) {
   if (view) {
     return ExecutionKind::View;
   }
-  const bool can_launch = (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ||
-                           shapes_from_kernel(c10::toString(op.operator_name()))) &&
-                          op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  const bool can_launch =
+      (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) || rules.has(OpFlag::kShapesFromKernel)) &&
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   return can_launch ? ExecutionKind::Launch : ExecutionKind::Wait;
 }
 
@@ -204,11 +164,11 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
   auto traits = std::make_unique<OpTraits>();
   traits->name = c10::toString(op.operator_name());
   traits->kernel = {traits->name.c_str(), launch_entry.run, launch_entry.release};
-  traits->kind = execution_kind_of(op);
+  traits->rules = rules_for(traits->name);
+  traits->kind = execution_kind_of(op, traits->rules);
   traits->generator = generator_argument(op);
   traits->is_structured =
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
-  traits->may_refuse_data = may_refuse_data(traits->name);
   traits->arguments = schema.arguments().size();
   // What draws random numbers says of each number whether it can.
   const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
@@ -229,15 +189,8 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
   traits->checks_errors = checks_errors_argument(schema);
   traits->depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||
                             op.hasTag(at::Tag::data_dependent_output) || traits->checks_errors >= 0 ||
-                            checks_status(traits->name);
-  traits->shapes_from_kernel = shapes_from_kernel(traits->name);
+                            traits->has(OpFlag::kChecksStatus);
   traits->writes_arguments = std::ranges::find(traits->written, true) != traits->written.end();
-  traits->shape_function = find_shape_function(traits->name);
-  traits->refuses_overlap = refuses_overlap(traits->name);
-  traits->upcast = upcast_dtypes(op.operator_name().name);
-  traits->takes_host_tensors = is_indexing(op.operator_name().name) ||
-                               traits->name == "aten::_nested_from_padded" ||
-                               traits->name.starts_with("aten::_nested_view_from_buffer");
   return traits;
 }
 

@@ -11,7 +11,6 @@
 #include <ATen/native/layer_norm.h>
 #include <c10/util/strides.h>
 
-#include <unordered_map>
 #include <vector>
 
 namespace openreg {
@@ -41,6 +40,7 @@ void add_contiguous(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtyp
 }
 
 // As at::empty_like with the preserved memory format.
+
 void add_like(OutputPlan& plan, const at::Tensor& like) {
   if (like.is_non_overlapping_and_dense()) {
     add_strided(plan, like.sizes(), like.strides(), like.scalar_type());
@@ -51,6 +51,7 @@ void add_like(OutputPlan& plan, const at::Tensor& like) {
 }
 
 // Contiguous, but for the dimensions 1 and 2, which are swapped in memory.
+
 void add_transposed(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtype) {
   std::vector<int64_t> swapped = sizes.vec();
   std::swap(swapped[1], swapped[2]);
@@ -60,7 +61,21 @@ void add_transposed(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtyp
   add_strided(plan, sizes, strides, dtype);
 }
 
-bool layer_norm(const IValue* arguments, OutputPlan& plan) {
+// One number stands for all dimensions.
+
+c10::DimVector for_each_dim(const IValue& value, int64_t dims) {
+  auto numbers = value.toDimVector();
+  if (numbers.size() == 1) {
+    numbers.resize(static_cast<size_t>(dims), numbers[0]);
+  }
+  return numbers;
+}
+
+// The kernel writes argument 0 and returns it; what it accepts is in shape_rules.h.
+
+}  // namespace
+
+bool shapes::layer_norm(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto normalized = arguments[1].toDimVector();
   const at::Tensor weight = optional_tensor(arguments[2]);
@@ -81,7 +96,7 @@ bool layer_norm(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool layer_norm_backward(const IValue* arguments, OutputPlan& plan) {
+bool shapes::layer_norm_backward(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& input = arguments[1].toTensor();
   const at::Tensor weight = optional_tensor(arguments[5]);
   const at::Tensor bias = optional_tensor(arguments[6]);
@@ -100,7 +115,7 @@ bool layer_norm_backward(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool flash_attention(const IValue* arguments, OutputPlan& plan) {
+bool shapes::flash_attention(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& query = arguments[0].toTensor();
   const at::Tensor& key = arguments[1].toTensor();
   const at::Tensor& value = arguments[2].toTensor();
@@ -113,7 +128,7 @@ bool flash_attention(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool flash_attention_backward(const IValue* arguments, OutputPlan& plan) {
+bool shapes::flash_attention_backward(const IValue* arguments, OutputPlan& plan) {
   for (size_t i = 1; i <= 3; ++i) {
     const at::Tensor& tensor = arguments[i].toTensor();
     if (tensor.dim() != 4) {
@@ -124,7 +139,7 @@ bool flash_attention_backward(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool index_select(const IValue* arguments, OutputPlan& plan) {
+bool shapes::index_select(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& index = arguments[2].toTensor();
   if (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt) {
@@ -139,7 +154,7 @@ bool index_select(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool embedding_dense_backward(const IValue* arguments, OutputPlan& plan) {
+bool shapes::embedding_dense_backward(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& grad = arguments[0].toTensor();
   if (grad.dim() == 0) {
     return false;
@@ -148,16 +163,7 @@ bool embedding_dense_backward(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-// One number stands for all dimensions.
-c10::DimVector for_each_dim(const IValue& value, int64_t dims) {
-  auto numbers = value.toDimVector();
-  if (numbers.size() == 1) {
-    numbers.resize(static_cast<size_t>(dims), numbers[0]);
-  }
-  return numbers;
-}
-
-bool convolution(const IValue* arguments, OutputPlan& plan) {
+bool shapes::convolution(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
   const int64_t dims = input.dim() - 2;
@@ -184,7 +190,7 @@ bool convolution(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-bool convolution_backward(const IValue* arguments, OutputPlan& plan) {
+bool shapes::convolution_backward(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& grad = arguments[0].toTensor();
   const auto mask = arguments[10].toBoolList();
   for (size_t i = 0; i < 3; ++i) {
@@ -201,33 +207,9 @@ bool convolution_backward(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
-// The kernel writes argument 0 and returns it; what it accepts is in shape_rules.h.
-bool in_place(const IValue*, OutputPlan& plan) {
+bool shapes::in_place(const IValue*, OutputPlan& plan) {
   plan.results.emplace_back().argument = 0;
   return true;
-}
-
-}  // namespace
-
-ShapeFunction find_shape_function(std::string_view operator_name) {
-  static const auto* functions = new std::unordered_map<std::string_view, ShapeFunction>{
-      {"aten::native_layer_norm", layer_norm},
-      {"aten::native_layer_norm_backward", layer_norm_backward},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
-      {"aten::index_select", index_select},
-      {"aten::embedding_dense_backward", embedding_dense_backward},
-      {"aten::convolution", convolution},
-      {"aten::_convolution", convolution},
-      {"aten::convolution_backward", convolution_backward},
-      {"aten::index_put_", in_place},
-      {"aten::_index_put_impl_", in_place},
-      {"aten::masked_fill_.Scalar", in_place},
-      {"aten::masked_fill_.Tensor", in_place},
-      {"aten::masked_scatter_", in_place},
-  };
-  const auto found = functions->find(operator_name);
-  return found == functions->end() ? nullptr : found->second;
 }
 
 }  // namespace openreg

@@ -2,14 +2,13 @@
 //
 // A structured operator infers its shapes in C++. For the others torch has Meta kernels in Python: a call
 // takes hundreds of microseconds, and the first one imports hundreds of modules. The operators that every
-// training step and every generated token need have a shape function here instead.
+// training step and every generated token need have a shape function here instead. op_rules.cpp says whose
+// they are.
 //
 // Thread safety: pure functions.
 #pragma once
 
 #include <ATen/core/ivalue.h>
-
-#include <string_view>
 
 namespace openreg {
 
@@ -19,7 +18,17 @@ struct OutputPlan;
 /// would reject the arguments; may throw what the kernel would throw.
 using ShapeFunction = bool (*)(const c10::IValue* arguments, OutputPlan& plan);
 
-/// The shape function of an operator ("aten::native_layer_norm"), or null.
-ShapeFunction find_shape_function(std::string_view operator_name);
+namespace shapes {
 
+bool convolution(const c10::IValue* arguments, OutputPlan& plan);
+bool convolution_backward(const c10::IValue* arguments, OutputPlan& plan);
+bool embedding_dense_backward(const c10::IValue* arguments, OutputPlan& plan);
+bool flash_attention(const c10::IValue* arguments, OutputPlan& plan);
+bool flash_attention_backward(const c10::IValue* arguments, OutputPlan& plan);
+bool in_place(const c10::IValue* arguments, OutputPlan& plan);
+bool index_select(const c10::IValue* arguments, OutputPlan& plan);
+bool layer_norm(const c10::IValue* arguments, OutputPlan& plan);
+bool layer_norm_backward(const c10::IValue* arguments, OutputPlan& plan);
+
+}  // namespace shapes
 }  // namespace openreg

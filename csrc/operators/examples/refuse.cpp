@@ -1,10 +1,10 @@
 // Scenario 5, the exceptions: operators that do not fall back.
 //
 // When: the fallback would run the CPU's kernel and give an answer that is wrong for a device, or an error
-// that does not say what to do. host_engine/register_engine.cpp is the rule: a fallback for everything
-// without a kernel (m.fallback), and the same function for single operators that would otherwise find a
-// kernel that does not suit (m.impl of a boxed function, by name). This table stands before both: a kernel by
-// name wins over a fallback.
+// that does not say what to do. host_engine/registration/register_engine.cpp is the rule: a fallback for
+// everything without a kernel (m.fallback), and the same function for single operators that would otherwise
+// find a kernel that does not suit (m.impl of a boxed function, by name). This table stands before both: a
+// kernel by name wins over a fallback.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <openreg/openreg.h>

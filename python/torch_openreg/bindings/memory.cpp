@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "memory/host_allocator.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "memory/raw.h"
 #include "stream/stream.h"
 

@@ -1,7 +1,7 @@
 // Snapshots and the recorded history of device memory, as the dictionaries that torch.cuda._memory_viz reads.
 #include "bindings.h"
 #include "device/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/profiler/combined_traceback.h>

@@ -1,15 +1,13 @@
 // Registers the engine for quantized tensors.
 #include "device/device.h"
 #include "host_engine/engine.h"
-#include "host_engine/layouts/layouts.h"
-#include "host_engine/register_kernels.h"
+#include "host_engine/ops/op_traits.h"
+#include "host_engine/registration/layouts.h"
+#include "host_engine/registration/register_kernels.h"
 #include "kernel/arg_alias.h"
 #include "kernel/default_kernel.h"
 
 #include <torch/library.h>
-
-#include <string_view>
-#include <unordered_set>
 
 namespace openreg {
 namespace {
@@ -17,32 +15,8 @@ namespace {
 constexpr auto kOurs = c10::DispatchKey::QuantizedPrivateUse1;
 constexpr auto kTheirs = c10::DispatchKey::QuantizedCPU;
 
-// They make or look at the wrapper, on any device, and touch no data.
-bool looks_at_wrapper_only(std::string_view name) {
-  static const auto* names = new std::unordered_set<std::string_view>{
-      "_empty_affine_quantized",
-      "_empty_per_channel_affine_quantized",
-      "_reshape_alias",
-      "as_strided",
-      "empty",
-      "empty_like",
-      "empty_quantized",
-      "empty_strided",
-      "q_per_channel_axis",
-      "q_scale",
-      "q_zero_point",
-      "qscheme",
-      "set_",
-      "squeeze",
-      "unfold",
-      "unsqueeze",
-      "view",
-  };
-  return names->contains(name.substr(name.rfind(':') + 1));
-}
-
 void run_quantized_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (looks_at_wrapper_only(op.operator_name().name)) {
+  if (op_traits(op).has(OpFlag::kQuantizedMetadata)) {
     op.redispatchBoxed(c10::DispatchKeySet(kTheirs), stack);
   } else {
     run_wrapped_operator(op, stack);

@@ -6,8 +6,9 @@
 // engine takes the operator as one. Convolutions choose their kernel by the device and would find none for
 // ours; the engine takes them before they choose.
 #include "host_engine/engine.h"
-#include "host_engine/layouts/layouts.h"
-#include "host_engine/register_kernels.h"
+#include "host_engine/ops/op_rules.h"
+#include "host_engine/registration/layouts.h"
+#include "host_engine/registration/register_kernels.h"
 
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -40,16 +41,15 @@ void resize_and_run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_operator(op, stack);
 }
 
-constexpr const char* kChooseByDevice[] = {"convolution", "_convolution", "convolution_backward",
-                                           "conj_physical_", "mode.values"};
-
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(engine());
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : kChooseByDevice) {
-    m.impl(name, engine());
+  for (const OpRule& rule : op_rules()) {
+    if (rule.flag == OpFlag::kChoosesByDevice) {
+      m.impl(std::string(rule.pattern).c_str(), engine());
+    }
   }
   m.impl("rrelu_with_noise.out",
          torch::CppFunction::makeFromBoxedFunction<&resize_and_run>().debug(kEngineLabel));

@@ -1,7 +1,7 @@
 // Blocks that are known by nothing but their address, where an interface hands back no more than that.
 #pragma once
 
-#include "memory/block.h"
+#include "memory/pool/block.h"
 
 #include <c10/util/flat_hash_map.h>
 

@@ -26,10 +26,10 @@
 #pragma once
 
 #include "common/export.h"
-#include "memory/block.h"
-#include "memory/history.h"
-#include "memory/settings.h"
-#include "memory/stats.h"
+#include "memory/pool/block.h"
+#include "memory/pool/history.h"
+#include "memory/pool/settings.h"
+#include "memory/pool/stats.h"
 
 #include <openreg/openreg.h>
 

@@ -1,7 +1,7 @@
 // What a pool tells: statistics, snapshots, and why there is no memory.
 #include "common/check.h"
 #include "device/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include <algorithm>
 #include <array>

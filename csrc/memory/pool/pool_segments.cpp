@@ -2,8 +2,8 @@
 #include "common/check.h"
 #include "common/gil_release.h"
 #include "device/device.h"
-#include "memory/ipc_hooks.h"
-#include "memory/pool.h"
+#include "memory/pool/ipc_hooks.h"
+#include "memory/pool/pool.h"
 #include "stream/capture.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "memory/history.h"
+#include "memory/pool/history.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "memory/settings.h"
+#include "memory/pool/settings.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include "common/check.h"
 #include "device/device.h"

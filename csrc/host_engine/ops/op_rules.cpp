@@ -1,0 +1,422 @@
+#include "host_engine/ops/op_rules.h"
+
+#include "host_engine/ops/argument_checks.h"
+#include "host_engine/ops/name_match.h"
+#include "host_engine/ops/shape_functions.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace openreg {
+namespace {
+
+using enum OpFlag;
+
+constexpr const char* kHostIndices = "takes indices from the host or the device, and checks them itself";
+constexpr const char* kHostSizes = "takes sizes from the host";
+constexpr const char* kWrongMeta =
+    "its Meta kernel gives other shapes or dtypes than the CPU kernel, or there is none";
+constexpr const char* kReadsData =
+    "its kernel rejects some data: indices out of range, singular matrices, probabilities, division by zero";
+constexpr const char* kReadsLate = "its kernel reads elements after it wrote others";
+constexpr const char* kStatus =
+    "its kernel reads its own status on the host and throws LinAlgError, on CUDA as here";
+constexpr const char* kSetsConj = "it may set the conjugate bit of its output, which a launch cannot show";
+constexpr const char* kQuantizer =
+    "the quantizer of its result may depend on data, and Meta kernels give none";
+constexpr const char* kNoDropout = "tagged as random for its dropout, which its CPU kernel does not have";
+constexpr const char* kResizesSelf = "it changes the sizes of the tensor that it writes";
+constexpr const char* kSavedIntegers =
+    "its kernel trusts saved lengths and indices, so it cannot run on made-up ones";
+constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
+constexpr const char* kBeta = "warns that it is in beta";
+constexpr const char* kCopiesInput = "warns that it copies an input that is not contiguous";
+constexpr const char* kMetadata = "reads or makes metadata only, on any device";
+constexpr const char* kComposite = "consists of operators on the buffer, or reads the shape only";
+constexpr const char* kMetaAsksDevice = "its Meta kernel asks for the device and knows only PyTorch's own";
+constexpr const char* kMetaChecksLess =
+    "its Meta kernel checks less than the CPU kernel, and its kernel rejects zeros or takes long";
+constexpr const char* kPythonMeta =
+    "its Meta kernel is Python; training and generation call it at every step";
+constexpr const char* kCudaHasDtype = "CUDA has these dtypes and the CPU kernel lacks them";
+constexpr const char* kNoKernelForUs = "chooses a kernel by device type and has none for PrivateUse1";
+
+constexpr const char* kTorch = "2.13";
+
+// clang-format off
+constexpr OpRule kRules[] = {
+    {.pattern = "aten::index.", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
+    {.pattern = "aten::index_put*", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
+    {.pattern = "aten::_index_put*", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
+    {.pattern = "aten::_unsafe_index*", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
+
+    {.pattern = "aten::_nested_from_padded", .flag = kTakesHostTensors, .reason = kHostSizes, .torch = kTorch},
+    {.pattern = "aten::_nested_view_from_buffer*", .flag = kTakesHostTensors, .reason = kHostSizes, .torch = kTorch},
+
+    {.pattern = "aten::binomial", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_sample_dirichlet", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "*native_batch_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_batch_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_embedding_bag*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::native_layer_norm.out", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::native_group_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::mkldnn_rnn_layer*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::multilabel_margin_loss_forward*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::geqrf*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_logcumsumexp*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::histogram*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_histogramdd*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+
+    {.pattern = "~index", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~gather", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~scatter", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~embedding", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~take", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~put", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~nll", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~linalg", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~lu", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~cholesky", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~solve", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~inverse", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~svd", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~eig", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~qr", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~multinomial", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~normal", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~bernoulli", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~poisson", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~binomial", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~ctc", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~margin", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~bincount", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~assert", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~segment", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~unpool", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~remainder", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~fmod", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+
+    {.pattern = "~gather", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~scatter", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~index", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~take", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~put", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~cat", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~kthvalue", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~median", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~masked", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+
+    {.pattern = "~eig", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+    {.pattern = "~svd", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+    {.pattern = "~lstsq", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+    {.pattern = "~inverse", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+
+    {.pattern = "aten::linalg_lu_solve.out", .flag = kSynchronizes, .reason = kSetsConj, .torch = kTorch},
+    {.pattern = "aten::quantize_per_*", .flag = kSynchronizes, .reason = kQuantizer, .torch = kTorch},
+
+    {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu*", .flag = kDrawsNothing, .reason = kNoDropout, .torch = kTorch},
+
+    {.pattern = "aten::resize*", .flag = kResizes, .reason = kResizesSelf, .torch = kTorch},
+
+    {.pattern = "*backward*", .flag = kTrustsIntegers, .reason = kSavedIntegers, .torch = kTorch},
+
+    {.pattern = "aten::random*", .flag = kWarnsIfWide, .reason = kWideRange, .torch = kTorch},
+
+    {.pattern = "aten::index_reduce.", .flag = kWarns, .reason = kBeta, .torch = kTorch},
+    {.pattern = "aten::index_reduce_.", .flag = kWarns, .reason = kBeta, .torch = kTorch},
+
+    {.pattern = "aten::searchsorted.", .flag = kWarnsIfNotContiguous, .reason = kCopiesInput, .torch = kTorch},
+    {.pattern = "aten::bucketize.", .flag = kWarnsIfNotContiguous, .reason = kCopiesInput, .torch = kTorch},
+
+    {.pattern = "aten::_indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_values.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::values.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_nnz.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::is_coalesced.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_coalesced_.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::sparse_dim.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::dense_dim.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_dimI.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_dimV.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::crow_indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::col_indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::ccol_indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::row_indices.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::sparse_resize_.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::sparse_resize_and_clear_.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_sparse_coo_tensor_with_dims.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_sparse_coo_tensor_with_dims_and_tensors.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_sparse_compressed_tensor_unsafe.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_sparse_compressed_tensor_with_dims.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::empty.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::resize_as_sparse_.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::resize_.", .flag = kSparseMetadata, .reason = kMetadata, .torch = kTorch},
+
+    {.pattern = "aten::_nested_tensor_size.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_nested_tensor_strides.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_nested_tensor_storage_offsets.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_nested_select_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_nested_from_padded_and_nested_example.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_pin_memory.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_softmax.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_softmax_backward_data.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::_to_copy.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::abs.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::abs_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::add.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::add_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::alias.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::bmm.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::cat.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::chunk.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::clone.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::copy_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::cos.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::detach.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::div.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::embedding.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::empty_like.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::eq.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::fill_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::ge.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::gelu.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::gelu_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::gelu_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::gt.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::is_pinned.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::is_same_size.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::isinf.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::isnan.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::isneginf.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::isposinf.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::linear.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::linear_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::logical_not.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::logical_not_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::masked_fill.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::matmul.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::matmul_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::mul.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::mul_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::narrow.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::native_dropout.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::native_dropout_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::neg.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::neg_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::normal_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::ones_like.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::relu.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::relu_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::select.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::sgn.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::sgn_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::silu.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::silu_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::silu_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::sin.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::split_with_sizes.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::sqrt.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::squeeze.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::sub.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::tanh.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::tanh_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::threshold_backward.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::transpose.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::unbind.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::unsqueeze.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::values.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::view.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::where.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+    {.pattern = "aten::zero_.", .flag = kNestedComposite, .reason = kComposite, .torch = kTorch},
+
+    {.pattern = "aten::_empty_affine_quantized.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_empty_per_channel_affine_quantized.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::_reshape_alias.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::as_strided.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::empty.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::empty_like.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::empty_quantized.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::empty_strided.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::q_per_channel_axis.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::q_scale.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::q_zero_point.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::qscheme.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::set_.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::squeeze.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::unfold.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::unsqueeze.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+    {.pattern = "aten::view.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
+
+    {.pattern = "aten::convolution", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 2},
+    {.pattern = "aten::_convolution", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 2},
+    {.pattern = "aten::convolution_backward", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 1, .arguments = 2},
+    {.pattern = "aten::native_channel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::channel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::pixel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::max_unpool2d", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
+
+    {.pattern = "aten::index_put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::index_put.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::index_put_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::_index_put_impl", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::_index_put_impl.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::_index_put_impl_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
+    {.pattern = "aten::put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::put},
+    {.pattern = "aten::put.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::put},
+    {.pattern = "aten::put_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::put},
+    {.pattern = "aten::index_select", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_select},
+    {.pattern = "aten::index_select.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_select},
+    {.pattern = "aten::multinomial", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::multinomial},
+    {.pattern = "aten::multinomial.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::multinomial_out},
+    {.pattern = "aten::nll_loss2d_forward", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss2d},
+    {.pattern = "aten::nll_loss2d_forward.output", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss2d},
+    {.pattern = "aten::grid_sampler_2d", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
+    {.pattern = "aten::grid_sampler_2d.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
+    {.pattern = "aten::grid_sampler_3d", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
+    {.pattern = "aten::grid_sampler_3d.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
+    {.pattern = "aten::masked_scatter_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::masked_scatter},
+    {.pattern = "aten::masked_fill_.Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::masked_fill},
+    {.pattern = "aten::masked_fill_.Tensor", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::masked_fill},
+    {.pattern = "aten::embedding_renorm_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::embedding_renorm},
+    {.pattern = "aten::bucketize.Tensor", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::bucketize},
+    {.pattern = "aten::bucketize.Tensor_out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::bucketize},
+    {.pattern = "aten::convolution", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
+    {.pattern = "aten::convolution.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
+    {.pattern = "aten::_convolution", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
+    {.pattern = "aten::_convolution.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
+    {.pattern = "aten::addmm", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
+    {.pattern = "aten::addmm.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
+    {.pattern = "aten::addmm_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
+    {.pattern = "aten::_addmm_activation", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
+    {.pattern = "aten::_addmm_activation.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
+    {.pattern = "aten::max", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::is_empty},
+    {.pattern = "aten::max.unary_out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::is_empty},
+    {.pattern = "aten::min", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::is_empty},
+    {.pattern = "aten::min.unary_out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::is_empty},
+    {.pattern = "aten::median.dim_values", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::dimension_is_empty},
+    {.pattern = "aten::nanmedian.dim_values", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::dimension_is_empty},
+
+    {.pattern = "aten::native_layer_norm", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::layer_norm},
+    {.pattern = "aten::native_layer_norm_backward", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::layer_norm_backward},
+    {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::flash_attention},
+    {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu_backward", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::flash_attention_backward},
+    {.pattern = "aten::index_select", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::index_select},
+    {.pattern = "aten::embedding_dense_backward", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::embedding_dense_backward},
+    {.pattern = "aten::convolution", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::convolution},
+    {.pattern = "aten::_convolution", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::convolution},
+    {.pattern = "aten::convolution_backward", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::convolution_backward},
+    {.pattern = "aten::index_put_", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+    {.pattern = "aten::_index_put_impl_", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+    {.pattern = "aten::masked_fill_.Scalar", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+    {.pattern = "aten::masked_fill_.Tensor", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+    {.pattern = "aten::masked_scatter_", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+
+    {.pattern = "aten::fft_*", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf | dtypes::kComplexHalf},
+    {.pattern = "aten::histc%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kIntegers},
+    {.pattern = "aten::trace%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kBool | dtypes::kComplexHalf},
+    {.pattern = "aten::avg_pool3d%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::avg_pool3d_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::_upsample_bilinear2d_aa%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::_upsample_bilinear2d_aa_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::multi_margin_loss%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::multi_margin_loss_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::multilabel_margin_loss_forward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::multilabel_margin_loss_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
+    {.pattern = "aten::rrelu_with_noise%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf},
+    {.pattern = "aten::round%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf},
+    {.pattern = "aten::polygamma%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf},
+    {.pattern = "aten::convolution%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::_convolution%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::convolution_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::acos%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::acosh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::asin%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::asinh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::atan%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::atanh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::cos%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::cosh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::div%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::exp%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::log%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::pow%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sin%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sinh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::tan%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::tanh%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sqrt%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::lerp%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::angle%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sigmoid%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::prod%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sum%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sgn%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::rsqrt%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::logaddexp%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::tanh_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+    {.pattern = "aten::sigmoid_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
+
+    {.pattern = "aten::convolution", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::_convolution", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::mode.values", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+};
+// clang-format on
+
+}  // namespace
+
+bool OpRule::matches(std::string_view name) const {
+  const std::string_view base = name.substr(0, name.find('.'));
+  const std::string_view body = pattern.substr(0, pattern.size() - 1);
+  switch (pattern.back()) {
+    case '.':
+      return base == body;
+    case '%':
+      return base == body || (base.ends_with('_') && base.substr(0, base.size() - 1) == body);
+    case '*':
+      return pattern.front() == '*' ? name.find(body.substr(1)) != std::string_view::npos
+                                    : name.starts_with(body);
+    default:
+      break;
+  }
+  return pattern.front() == '~' ? name.starts_with("aten::") && has_token(name, pattern.substr(1))
+                                : name == pattern;
+}
+
+std::span<const OpRule> op_rules() {
+  return kRules;
+}
+
+OpRules rules_for(std::string_view name) {
+  OpRules found;
+  for (const OpRule& rule : kRules) {
+    if (!rule.matches(name)) {
+      continue;
+    }
+    found.flags |= uint32_t{1} << static_cast<int>(rule.flag);
+    found.dtypes |= rule.dtypes;
+    found.check = rule.check != nullptr ? rule.check : found.check;
+    found.shapes = rule.shapes != nullptr ? rule.shapes : found.shapes;
+    if (rule.flag == kChannelsLast) {
+      found.format = &rule;
+    }
+  }
+  return found;
+}
+
+std::vector<OpRuleMatches> op_rule_matches() {
+  std::vector<OpRuleMatches> all;
+  for (const OpRule& rule : kRules) {
+    all.push_back({std::string(rule.pattern), rule.reason, rule.torch, 0});
+  }
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(op);
+    for (size_t i = 0; i < std::size(kRules); ++i) {
+      all[i].matches += kRules[i].matches(name) ? 1 : 0;
+    }
+  }
+  return all;
+}
+
+}  // namespace openreg
