@@ -20,14 +20,14 @@ namespace {
 struct Mapping {
   std::shared_ptr<Peer> peer;
   int device;
-  uint64_t arena, base, base_size;  // as in MemoryEntry
+  uint64_t arena, base, base_size;  // as in MemoryPiece
   size_t window_offset;             // of the pages that hold the allocation
   size_t length;                    // of these pages
   char* address;                    // of the allocation, in the device view
   int pieces = 0;
   std::vector<Unfinished> busy;  // with no piece open: work that was submitted before the last was closed
 
-  bool is_of(const Peer& owner, const MemoryEntry& entry) const {
+  bool is_of(const Peer& owner, const MemoryPiece& entry) const {
     return peer.get() == &owner && device == entry.device && arena == entry.arena && base == entry.base &&
            base_size == entry.base_size;
   }
@@ -78,7 +78,7 @@ void reap(std::vector<Unfinished>& done) {
   }
 }
 
-orError_t map(const std::shared_ptr<Peer>& peer, const MemoryEntry& entry,
+orError_t map(const std::shared_ptr<Peer>& peer, const MemoryPiece& entry,
               std::list<Mapping>::iterator& mapped) {
   Imports& all = imports();
   int memory = -1;
@@ -118,12 +118,23 @@ orError_t map(const std::shared_ptr<Peer>& peer, const MemoryEntry& entry,
   return orSuccess;
 }
 
-orError_t check(const WireHandle& handle, const MemoryEntry& entry) {
-  if (entry.device >= 0 && entry.device < device_count()) return orSuccess;
-  return fail(orErrorInvalidDevice,
-              "process %d shares memory of its device %d, and this process has %d devices; set "
-              "OPENREG_DEVICE_COUNT for more",
-              handle.process, entry.device, device_count());
+orError_t check(const WireHandle& handle, const MemoryPiece& piece) {
+  if (piece.device < 0 || piece.device >= device_count()) {
+    return fail(orErrorInvalidDevice,
+                "process %d shares memory of its device %d, and this process has %d devices; set "
+                "OPENREG_DEVICE_COUNT for more",
+                handle.process, piece.device, device_count());
+  }
+  if (piece.size != 0 && piece.begin >= piece.base && piece.size <= piece.base_size &&
+      piece.begin - piece.base <= piece.base_size - piece.size) {
+    return orSuccess;
+  }
+  return fail(orErrorInvalidHandle,
+              "process %d says that it shares %llu bytes from %llu of an allocation of %llu bytes from %llu, "
+              "which cannot be: its ipc_registry was overwritten",
+              handle.process, static_cast<unsigned long long>(piece.size),
+              static_cast<unsigned long long>(piece.begin), static_cast<unsigned long long>(piece.base_size),
+              static_cast<unsigned long long>(piece.base));
 }
 
 }  // namespace
@@ -143,7 +154,7 @@ orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
   if (const orError_t error = Peer::find(handle, "memory", peer)) return error;
   if (const orError_t error = peer->hold(handle, "memory")) return error;
   const uint64_t held = Peer::lock_of(handle);
-  const MemoryEntry& entry = peer->ipc_registry.memory[handle.index];
+  const MemoryPiece entry = read_once(peer->ipc_registry.memory[handle.index]);
   Imports& all = imports();
   auto mapping = all.mappings.begin();
   while (mapping != all.mappings.end() && !mapping->is_of(*peer, entry)) ++mapping;

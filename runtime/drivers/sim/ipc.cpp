@@ -18,6 +18,8 @@ WireHandle unpack(const Handle& handle) {
   static_assert(sizeof(Handle) == sizeof(WireHandle));
   WireHandle wire;
   std::memcpy(&wire, &handle, sizeof(wire));
+  const auto& reserved = wire.reserved;
+  if (reserved[0] != 0 || reserved[1] != 0 || reserved[2] != 0) wire.kind = 0;  // refused as no handle
   return wire;
 }
 

@@ -20,6 +20,12 @@
 // An entry that is sent is waited for; once somebody has opened it, it is received. The owner takes back a
 // received entry by marking it free, and then looks at the lock; if there is one, it takes the mark back.
 // Who opens locks first and then looks at the mark. So the two cannot miss each other.
+//
+// Note [Shared words are not trusted]
+// Every process that opens a ipc_registry can write all of it, and so can a process that means harm. Nobody
+// checks a word there and then reads it again: read_once copies an entry into the private struct that is
+// checked and used. The owner keeps its own copy of what it issued and never learns a key or a secret from
+// the ipc_registry.
 #pragma once
 
 #include "config.h"
@@ -41,6 +47,14 @@ struct Entry {
 /// A piece of an allocation; offsets are the arena's.
 struct MemoryEntry : Entry {
   uint64_t arena;  // which of the device's arenas, should it have been reset: as IpcRegistry::Arena::serial
+  uint64_t base, base_size;
+  uint64_t begin, size;
+};
+
+/// A private copy of a MemoryEntry.
+struct MemoryPiece {
+  int32_t device;
+  uint64_t arena;
   uint64_t base, base_size;
   uint64_t begin, size;
 };
@@ -78,6 +92,17 @@ struct IpcRegistry {
   EventEntry events[kEventEntries];
   MemoryEntry memory[kMemoryEntries];
 };
+
+/// The word as it is now; the compiler does not read it again.
+template <typename Word>
+Word read_once(const Word& shared) {
+  return __atomic_load_n(&shared, __ATOMIC_RELAXED);
+}
+
+inline MemoryPiece read_once(const MemoryEntry& entry) {
+  return {read_once(entry.device),    read_once(entry.arena), read_once(entry.base),
+          read_once(entry.base_size), read_once(entry.begin), read_once(entry.size)};
+}
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<EntryState>::is_always_lock_free);
 

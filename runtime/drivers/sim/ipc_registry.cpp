@@ -15,8 +15,7 @@ namespace {
 
 OwnLedger* own_ledger = nullptr;
 
-bool draw_secret(Entry& entry) {
-  uint64_t secret[2];
+bool draw_secret(Entry& entry, uint64_t (&secret)[2]) {
   if (!platform::random_bytes(secret, sizeof(secret))) return false;
   entry.secret[0].store(secret[0], std::memory_order_relaxed);
   entry.secret[1].store(secret[1], std::memory_order_relaxed);
@@ -97,15 +96,15 @@ bool OwnLedger::is_own(const WireHandle& handle) const {
   return handle.process == platform::process_id() && handle.inode == inode_;
 }
 
-WireHandle OwnLedger::handle_of(uint32_t kind, uint32_t index, const Entry& entry) const {
+WireHandle OwnLedger::handle_of(uint32_t kind, uint32_t index, const Issued& issued) const {
   WireHandle handle{};
   handle.kind = kind;
   handle.process = platform::process_id();
   handle.file = file_;
   handle.index = index;
   handle.inode = inode_;
-  handle.secret[0] = entry.secret[0].load(std::memory_order_relaxed);
-  handle.secret[1] = entry.secret[1].load(std::memory_order_relaxed);
+  handle.secret[0] = issued.secret[0];
+  handle.secret[1] = issued.secret[1];
   return handle;
 }
 
@@ -137,28 +136,32 @@ orError_t OwnLedger::name_memory(int device, Arena& arena, Range whole, Range pa
   entry.base_size = whole.size;
   entry.begin = part.begin;
   entry.size = part.size;
-  if (!draw_secret(entry)) {
+  Issued issued{{}, {arena.serial(), whole.begin}};
+  if (!draw_secret(entry, issued.secret)) {
     memory_places_.give(file_, index);
     return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
   }
+  named_.emplace(issued.allocation, index);
+  memory_issued_[index] = issued;
   entry.state.store(EntryState::kSent);
-  named_.emplace(std::pair(entry.arena, entry.base), index);
-  handle = handle_of(WireHandle::kMemory, index, entry);
+  handle = handle_of(WireHandle::kMemory, index, issued);
   return orSuccess;
 }
 
 void OwnLedger::forget_memory(uint32_t index) {
-  const MemoryEntry& entry = shared_->memory[index];
-  const auto [begin, end] = named_.equal_range({entry.arena, entry.base});
+  const auto issued = memory_issued_.find(index);
+  const auto [begin, end] = named_.equal_range(issued->second.allocation);
   const auto found = std::find_if(begin, end, [&](const auto& named) { return named.second == index; });
   if (found != end) named_.erase(found);
+  memory_issued_.erase(issued);
   clear(shared_->memory[index]);
   memory_places_.give(file_, index);
 }
 
 orError_t OwnLedger::check_memory(const WireHandle& handle) const {
-  if (is_own(handle) && handle.index < IpcRegistry::kMemoryEntries &&
-      matches(handle, shared_->memory[handle.index])) {
+  const auto issued = memory_issued_.find(handle.index);
+  if (handle.kind == WireHandle::kMemory && is_own(handle) && issued != memory_issued_.end() &&
+      handle.secret[0] == issued->second.secret[0] && handle.secret[1] == issued->second.secret[1]) {
     return orSuccess;
   }
   return fail(orErrorInvalidHandle, "the handle names nothing that this process shares, or no longer");
@@ -212,21 +215,24 @@ orError_t OwnLedger::add_event(int device, uint32_t& index) {
   entry.device = device;
   entry.latest.store(0, std::memory_order_relaxed);
   for (auto& done : entry.done) done.store(0, std::memory_order_relaxed);
-  if (!draw_secret(entry)) {
+  Issued issued{};
+  if (!draw_secret(entry, issued.secret)) {
     event_places_.give(file_, index);
     return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
   }
+  events_issued_[index] = issued;
   entry.state.store(EntryState::kSent);
   return orSuccess;
 }
 
 void OwnLedger::remove_event(uint32_t index) {
+  events_issued_.erase(index);
   clear(shared_->events[index]);
   event_places_.give(file_, index);
 }
 
 WireHandle OwnLedger::event_handle(uint32_t index) const {
-  return handle_of(WireHandle::kEvent, index, shared_->events[index]);
+  return handle_of(WireHandle::kEvent, index, events_issued_.at(index));
 }
 
 }  // namespace openreg::sim

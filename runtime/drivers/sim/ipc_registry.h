@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,11 @@ class OwnLedger {
  private:
   OwnLedger(int file, uint64_t inode, IpcRegistry* shared);
   [[nodiscard]] orError_t publish_arena(int device, Arena& arena);
-  WireHandle handle_of(uint32_t kind, uint32_t index, const Entry& entry) const;
+  struct Issued {
+    uint64_t secret[2];
+    std::pair<uint64_t, uint64_t> allocation;  // memory: arena and begin; the key of named_
+  };
+  WireHandle handle_of(uint32_t kind, uint32_t index, const Issued& issued) const;
   [[nodiscard]] orError_t check_memory(const WireHandle& handle) const;
   void forget_memory(uint32_t index);
 
@@ -80,6 +85,8 @@ class OwnLedger {
   Places memory_places_{IpcRegistry::kMemoryEntries, 0};
   Places event_places_{IpcRegistry::kEventEntries, IpcRegistry::kEventLocks};
   std::multimap<std::pair<uint64_t, uint64_t>, uint32_t> named_;  // arena and allocation, to their entries
+  // By index; see Note [Shared words are not trusted].
+  std::unordered_map<uint32_t, Issued> memory_issued_, events_issued_;
 };
 
 }  // namespace openreg::sim

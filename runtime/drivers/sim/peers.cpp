@@ -70,8 +70,8 @@ orError_t Peer::find(const WireHandle& handle, const char* what, std::shared_ptr
   }
   auto* ipc_registry = static_cast<IpcRegistry*>(address);
   const auto self = static_cast<uint64_t>(platform::process_id());
-  if (!ipc_registry || ipc_registry->magic != IpcRegistry::kMagic ||
-      ipc_registry->process != handle.process ||
+  if (!ipc_registry || read_once(ipc_registry->magic) != IpcRegistry::kMagic ||
+      read_once(ipc_registry->process) != handle.process ||
       !platform::lock_byte(file, IpcRegistry::kProcessLocks + self, false)) {
     if (ipc_registry) platform::unmap_anywhere(ipc_registry, sizeof(IpcRegistry));
     platform::close_memory(file);
@@ -123,18 +123,18 @@ void Peer::release(uint64_t lock) {
   platform::unlock_byte(file, lock);
 }
 
-orError_t Peer::open_arena(const MemoryEntry& entry, int& memory) const {
-  const IpcRegistry::Arena& arena = ipc_registry.arenas[entry.device];
-  if (arena.serial.load(std::memory_order_acquire) != entry.arena) {
+orError_t Peer::open_arena(const MemoryPiece& piece, int& memory) const {
+  const IpcRegistry::Arena& arena = ipc_registry.arenas[piece.device];
+  if (arena.serial.load(std::memory_order_acquire) != piece.arena) {
     return fail(orErrorInvalidHandle, "process %d has reset device %d since it shared this memory", process,
-                entry.device);
+                piece.device);
   }
-  const platform::Opened opened = platform::open_memory_of(process, arena.file, OR_DEVICE_NAME, &memory);
+  const platform::Opened opened =
+      platform::open_memory_of(process, read_once(arena.file), OR_DEVICE_NAME, &memory);
   if (opened != platform::Opened::kYes) return say_why_not(opened, process, "memory");
   uint64_t inode = 0, size = 0;
-  if (platform::identify(memory, &inode, &size) && inode == arena.inode && entry.base_size <= size &&
-      entry.base <= size - entry.base_size && entry.begin >= entry.base && entry.size <= entry.base_size &&
-      entry.begin - entry.base <= entry.base_size - entry.size) {
+  if (platform::identify(memory, &inode, &size) && inode == read_once(arena.inode) &&
+      piece.base_size <= size && piece.base <= size - piece.base_size) {
     return orSuccess;
   }
   platform::close_memory(memory);

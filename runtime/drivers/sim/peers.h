@@ -30,8 +30,9 @@ class Peer {
   void release(uint64_t lock);
   static uint64_t lock_of(const WireHandle& handle);
 
-  /// Opens the memory of a device of the peer; the caller closes it.
-  [[nodiscard]] orError_t open_arena(const MemoryEntry& entry, int& memory) const;
+  /// Opens the memory of a device of the peer, whose index is in range; the caller closes it. The allocation
+  /// of the piece lies in it.
+  [[nodiscard]] orError_t open_arena(const MemoryPiece& piece, int& memory) const;
 
   const int process;
   const uint64_t inode;

@@ -40,7 +40,7 @@ orError_t SharedEvent::open(const WireHandle& handle, int& device, Ref<SharedEve
   std::shared_ptr<Peer> peer;
   if (const orError_t error = Peer::find(handle, "event", peer)) return error;
   if (const orError_t error = peer->hold(handle, "event")) return error;
-  device = peer->ipc_registry.events[handle.index].device;
+  device = read_once(peer->ipc_registry.events[handle.index].device);
   if (device < 0 || device >= device_count()) {
     peer->release(Peer::lock_of(handle));
     return fail(orErrorInvalidDevice,
@@ -104,6 +104,7 @@ bool SharedEvent::is_done(uint64_t number) const {
 }
 
 bool SharedEvent::is_alive(int process) const {
+  if (process <= 0) return false;  // another process may have written any number
   return process == platform::process_id() ||
          platform::is_locked(file_, IpcRegistry::kProcessLocks + static_cast<uint64_t>(process));
 }
