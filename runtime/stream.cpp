@@ -135,6 +135,20 @@ orError_t orStreamQuery(orStream_t stream) {
   });
 }
 
+orError_t orStreamGetPending(orStream_t stream, uint64_t* count) {
+  if (!count) return fail(orErrorInvalidValue, "orStreamGetPending: count is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
+    const orDriver& driver = runtime.driver();
+    if (driver.stream_pending) return from_driver(driver.stream_pending(pin->driver, count));
+    const orError_t answer = from_driver(driver.stream_query(pin->driver));
+    if (answer != orSuccess && answer != orErrorNotReady) return answer;
+    *count = answer == orErrorNotReady ? 1 : 0;
+    return orSuccess;
+  });
+}
+
 orError_t orStreamSynchronize(orStream_t stream) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     StreamPin pin;

@@ -1,6 +1,7 @@
 """Streams as torch.Stream and torch.openreg.Stream know them."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -279,3 +280,21 @@ def test_sleep_runs_before_what_follows_it(each_schedule):
     torch.openreg._sleep(10_000_000)
     assert (torch.ones(3, device="openreg") + 1).tolist() == [2, 2, 2]
     assert torch.openreg.current_stream().query()
+
+
+def test_a_long_queue_of_one_stream_does_not_slow_launches_on_another():
+    """A thread that is far ahead of a stream waits milliseconds for it, and for no other stream."""
+    first, second = (torch.ones(4, device=f"openreg:{i}") for i in range(2))
+    first.add_(1)
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream(1)):
+        for _ in range(1300):
+            second.add_(1)
+        times = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            for _ in range(20):
+                first.add_(1)
+            times.append(time.perf_counter() - begin)
+            torch.openreg.synchronize(0)
+    assert min(times) < 20e-3, times  # 20 launches; each would wait 2 milliseconds
+    assert second.tolist() == [1301] * 4

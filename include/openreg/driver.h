@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define OR_DRIVER_VERSION 2
+#define OR_DRIVER_VERSION 3
 #define OR_DRIVER_OLDEST 1
 
 typedef struct orDriverStream orDriverStream;
@@ -161,6 +161,10 @@ typedef struct orDriver {
   orError_t (*ipc_close)(void* ptr, int* last);
   orError_t (*ipc_name_event)(orDriverEvent* event, orIpcEventHandle_t* handle);
   orError_t (*ipc_open_event)(const orIpcEventHandle_t* handle, int* device, orDriverEvent** event);
+
+  /* (optional) As orStreamGetPending; called often, so it takes no lock. Without it: 0 or 1, from
+   * stream_query. */
+  orError_t (*stream_pending)(orDriverStream* stream, uint64_t* count);
 } orDriver;
 
 /* The one symbol that a driver exports. */

@@ -129,6 +129,9 @@ OR_API orError_t orStreamCreateWithPriority(orStream_t* stream, int priority);
 OR_API orError_t orStreamDestroy(orStream_t stream);
 /* orSuccess if all work is finished, orErrorNotReady if not. Does not report a failed kernel. */
 OR_API orError_t orStreamQuery(orStream_t stream);
+/* How much work of the stream is submitted and not finished: kernels, copies, records and waits. Does not
+ * report a failed kernel. A driver that does not count answers 0 or 1. */
+OR_API orError_t orStreamGetPending(orStream_t stream, uint64_t* count);
 /* Waits for all work submitted so far. The waiting thread may run that work itself. A kernel that waits for
  * its own stream or device gets orErrorNotPermitted. */
 OR_API orError_t orStreamSynchronize(orStream_t stream);

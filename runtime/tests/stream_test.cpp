@@ -81,6 +81,24 @@ TEST(Stream, LaunchReturnsBeforeTheWorkRuns) {
   EXPECT_OK(orStreamQuery(stream));
 }
 
+TEST(Stream, CountsItsOwnPendingWork) {
+  Stream stream, other(1);
+  Gate gate;
+  uint64_t count = 99;
+  EXPECT_OK(orStreamGetPending(stream, &count));
+  EXPECT_EQ(count, 0u);
+  for (int i = 0; i < 5; ++i) ASSERT_OK(launch(stream, [&] { gate.wait(); }));
+  EXPECT_OK(orStreamGetPending(stream, &count));
+  EXPECT_EQ(count, 5u);
+  EXPECT_OK(orStreamGetPending(other, &count));
+  EXPECT_EQ(count, 0u);
+  gate.open();
+  ASSERT_OK(orStreamSynchronize(stream));
+  EXPECT_OK(orStreamGetPending(stream, &count));
+  EXPECT_EQ(count, 0u);
+  EXPECT_FAILS(orErrorInvalidValue, orStreamGetPending(stream, nullptr), "NULL");
+}
+
 TEST(Stream, TwoStreamsRunAtTheSameTime) {
   Stream a, b;
   Gate first, second;

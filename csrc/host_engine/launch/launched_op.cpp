@@ -82,19 +82,33 @@ class LaunchersSettings {
   bool gradients_before_;
 };
 
-// How much is launched and not done. LaunchedOp that waits in long queues is cold when its turn comes, so a
-// thread that has got this far ahead lets the device catch up; but not for long, since a stream may be
-// waiting for this very thread.
+// How much is launched and not done, on all streams.
 std::atomic<int64_t> pending{0};
-constexpr int64_t kFarAhead = 1024;
-constexpr int64_t kCaughtUp = 512;
+
+template <typename Done>
+void wait_until(std::chrono::milliseconds patience, Done done) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!done() && std::chrono::steady_clock::now() - begin < patience) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+// LaunchedOp that waits in long queues is cold when its turn comes, so a thread that has got this far ahead
+// of a stream lets it catch up; but not for long, since the stream may be waiting for this very thread. The
+// runtime is asked at every kLaunchesPerLook-th launch of a thread; a prime, so that a thread which takes
+// several streams in turn looks at each of them.
+constexpr uint64_t kFarAhead = 1024;
+constexpr uint64_t kCaughtUp = 512;
+constexpr unsigned kLaunchesPerLook = 61;
 constexpr auto kPatience = std::chrono::milliseconds(2);
 
-void wait_until_pending(int64_t most, std::chrono::milliseconds patience) {
-  const auto begin = std::chrono::steady_clock::now();
-  while (pending.load(std::memory_order_acquire) > most &&
-         std::chrono::steady_clock::now() - begin < patience) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+void let_catch_up(orStream_t stream) {
+  const auto pending_there = [stream] {
+    uint64_t count = 0;
+    return orStreamGetPending(stream, &count) == orSuccess ? count : 0;
+  };
+  if (C10_UNLIKELY(pending_there() >= kFarAhead)) {
+    wait_until(kPatience, [&] { return pending_there() <= kCaughtUp; });
   }
 }
 
@@ -197,8 +211,11 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   if (C10_UNLIKELY(captured)) {
     return;
   }
-  if (C10_UNLIKELY(pending.fetch_add(1, std::memory_order_relaxed) >= kFarAhead)) {
-    wait_until_pending(kCaughtUp, kPatience);
+  pending.fetch_add(1, std::memory_order_relaxed);
+  static thread_local unsigned since_look = 0;
+  if (C10_UNLIKELY(++since_look == kLaunchesPerLook)) {
+    since_look = 0;
+    let_catch_up(stream);
   }
 }
 

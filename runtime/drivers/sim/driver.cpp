@@ -150,6 +150,11 @@ orError_t stream_query(orDriverStream* stream) {
   return unwrap(stream).finished(unwrap(stream).submitted()) ? orSuccess : orErrorNotReady;
 }
 
+orError_t stream_pending(orDriverStream* stream, uint64_t* count) {
+  *count = unwrap(stream).pending();
+  return orSuccess;
+}
+
 orError_t stream_synchronize(orDriverStream* stream) {
   return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
@@ -395,6 +400,7 @@ constexpr orDriver kTable = {
     .ipc_close = &ipc_close,
     .ipc_name_event = &ipc_name_event,
     .ipc_open_event = &ipc_open_event,
+    .stream_pending = &stream_pending,
 };
 
 }  // namespace

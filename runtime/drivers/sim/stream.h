@@ -59,6 +59,11 @@ class Stream : public Counted<Stream> {
 
   // ---- Waiting.
   uint64_t submitted() const { return submitted_.load(); }
+  /// Completed is read first: it never overtakes submitted.
+  uint64_t pending() const {
+    const uint64_t done = completed_.load();
+    return submitted_.load() - done;
+  }
   bool finished(uint64_t ticket) const { return completed_.load() >= ticket; }
   /// Waits, and runs what there is to run meanwhile. orErrorNotPermitted if that would be to wait for the
   /// kernel that calls.
