@@ -3,6 +3,7 @@
 // A range is kept whether or not anybody subscribes, so that depths are right and a pop finds its push. One
 // that was pushed before there was a subscriber is not told at its pop.
 #include "error.h"
+#include "runtime.h"
 #include "trace.h"
 
 #include <memory>
@@ -85,6 +86,8 @@ orError_t orTraceRangePop(int* depth) {
 
 orError_t orTraceRangeStart(const char* name, uint64_t* id) {
   if (!name || !id) return fail(orErrorInvalidValue, "orTraceRangeStart: %s is NULL", name ? "id" : "name");
+  *id = 0;
+  if (Runtime::forked()) return orSuccess;  // nobody listens
   return noexcept_boundary([&] {
     OpenRange range = begin_range("orTraceRangeStart", name);
     FreeRanges& ranges = free_ranges();
@@ -96,6 +99,7 @@ orError_t orTraceRangeStart(const char* name, uint64_t* id) {
 }
 
 orError_t orTraceRangeEnd(uint64_t id) {
+  if (Runtime::forked()) return orSuccess;
   OpenRange range;
   {
     FreeRanges& ranges = free_ranges();

@@ -1,5 +1,7 @@
 #include "runtime.h"
 
+#include "trace.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -178,6 +180,7 @@ void Runtime::after_fork_in_parent() {
 void Runtime::after_fork_in_child() {
   if (instance_->used_.load(std::memory_order_relaxed)) {
     state_.store(State::kForked, std::memory_order_release);
+    trace_subscriber.store(nullptr, std::memory_order_relaxed);  // its callback may lock
   }
   start_mutex_.unlock();
 }
@@ -427,3 +430,7 @@ orError_t Runtime::destroy_graph(orGraph_t handle) {
 }
 
 }  // namespace openreg
+
+extern "C" int orIsForked(void) {
+  return openreg::Runtime::forked() ? 1 : 0;
+}

@@ -67,6 +67,10 @@ class Runtime {
     return enter_slowly(error);
   }
 
+  /// A child that was forked after the first use. No lock of ours may be taken there: a thread that the child
+  /// does not have may have held it.
+  static bool forked() { return state_.load(std::memory_order_acquire) == State::kForked; }
+
   const orDriver& driver() const { return driver_; }
   int device_count() const { return device_count_; }
   Device& device(int index) { return devices_[index]; }

@@ -1,5 +1,6 @@
 #include "diagnostics/op_stats.h"
 
+#include "common/fork.h"
 #include "diagnostics/sync_debug.h"
 #include "layouts/composite.h"
 #include "stream/schedule.h"
@@ -140,6 +141,7 @@ OperatorTotals operator_totals() {
 }
 
 void record_operators(bool on) {
+  check_not_forked();
   static std::mutex mutex;  // guards how many have asked
   static int asked = 0;
   std::lock_guard<std::mutex> lock(mutex);
@@ -148,6 +150,7 @@ void record_operators(bool on) {
 }
 
 std::map<std::string, OperatorRecord, std::less<>> operator_records() {
+  check_not_forked();
   std::map<std::string, OperatorRecord, std::less<>> sum;
   for_each_shard([&](Shard& shard) {
     std::lock_guard<std::mutex> lock(shard.mutex);
@@ -159,6 +162,7 @@ std::map<std::string, OperatorRecord, std::less<>> operator_records() {
 }
 
 void reset_operator_records() {
+  check_not_forked();
   for_each_shard([](Shard& shard) {
     std::lock_guard<std::mutex> lock(shard.mutex);
     shard.records.clear();
@@ -213,6 +217,7 @@ void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool
 
 void OperatorCall::begin_record(std::string_view name, const OpInfo* op_info,
                                 const torch::jit::Stack* stack) {
+  check_not_forked();
   if ((debug_flags::now() & debug_flags::kStatistics) == 0) {
     return;
   }

@@ -1,5 +1,6 @@
 #include "diagnostics/sync_debug.h"
 
+#include "common/fork.h"
 #include "common/map_tensors.h"
 #include "device/device.h"
 #include "device/on_device.h"
@@ -68,6 +69,7 @@ bool is_allowed(const std::string& name, const std::vector<std::string>& allowed
 }
 
 void report_borrowed(const OpInfo& op_info) {
+  check_not_forked();
   SyncDebugMode response{};
   {
     std::lock_guard<std::mutex> lock(settings().mutex);
@@ -86,6 +88,7 @@ void report_borrowed(const OpInfo& op_info) {
 }  // namespace
 
 void set_wait_response(SyncDebugMode response) {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   on_wait.store(response, std::memory_order_relaxed);
   debug_flags::set(debug_flags::kWaits, response != SyncDebugMode::Ignore);
@@ -96,11 +99,13 @@ SyncDebugMode wait_response() {
 }
 
 std::pair<uint64_t, std::string> reported_waits() {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   return {settings().waits, settings().last_wait};
 }
 
 void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allowed) {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   settings().on_borrowed = response;
   settings().allowed = std::move(allowed);
@@ -108,11 +113,13 @@ void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allo
 }
 
 std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response() {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   return {settings().on_borrowed, settings().allowed};
 }
 
 void report_wait(const char* name, const std::string& why) {
+  check_not_forked();
   const SyncDebugMode response = wait_response();
   if (response == SyncDebugMode::Ignore) {
     return;

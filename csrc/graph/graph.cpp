@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/host_allocator.h"
@@ -28,6 +29,9 @@ orCaptureMode mode_for(at::GraphCaptureMode mode) {
 }  // namespace
 
 Graph::~Graph() {
+  if (in_forked_child()) {
+    return;
+  }
   if (state_ == State::Capturing) {
     // Nobody will end it: the streams are let go, and what was captured is dropped. Where that is another
     // thread's to do, the capture goes on for ever, and so do its memory and its streams.
@@ -125,6 +129,7 @@ void Graph::instantiate() {
 }
 
 void Graph::replay() {
+  check_not_forked();
   if (state_ == State::Captured) {
     instantiate();
   }
@@ -152,6 +157,7 @@ void Graph::order_behind_last_replay(c10::Stream stream) {
 }
 
 void Graph::reset() {
+  check_not_forked();
   TORCH_CHECK(state_ != State::Capturing, "a graph cannot be reset during its capture; end it first");
   if (state_ == State::Empty) {
     return;

@@ -1,5 +1,6 @@
 #include "host_engine/kernel_allocator.h"
 
+#include "common/fork.h"
 #include "kernel/thread_state.h"
 #include "memory/device_allocator.h"
 #include "memory/kernel_view.h"
@@ -8,6 +9,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <openreg/openreg.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace openreg {
@@ -22,6 +24,27 @@ BlocksByAddress& pool_backed() {
   return *all;
 }
 
+// Every address that was ever in pool_backed() lies between these two. A forked child may not ask
+// pool_backed(), but still frees host memory.
+std::atomic<uintptr_t> lowest_born{UINTPTR_MAX};
+std::atomic<uintptr_t> highest_born{0};
+
+void widen_born(void* ptr) {
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  uintptr_t lowest = lowest_born.load(std::memory_order_relaxed);
+  while (address < lowest && !lowest_born.compare_exchange_weak(lowest, address)) {
+  }
+  uintptr_t highest = highest_born.load(std::memory_order_relaxed);
+  while (address > highest && !highest_born.compare_exchange_weak(highest, address)) {
+  }
+}
+
+bool may_be_born(void* ptr) {
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  return address >= lowest_born.load(std::memory_order_relaxed) &&
+         address <= highest_born.load(std::memory_order_relaxed);
+}
+
 c10::Allocator* host = nullptr;  // PyTorch's own; set before the first kernel
 
 bool is_kernel_view(void* ptr) {
@@ -32,6 +55,12 @@ bool is_kernel_view(void* ptr) {
 }
 
 void release(void* ptr) {
+  if (C10_UNLIKELY(in_forked_child())) {
+    if (!may_be_born(ptr)) {
+      host->raw_deleter()(ptr);
+    }
+    return;
+  }
   if (Block* block = pool_backed().take(ptr)) {
     free_block(block);
   } else if (!is_kernel_view(ptr)) {  // an output_buffer belongs to the tensor that it was allocated for
@@ -50,6 +79,7 @@ class KernelAllocator final : public c10::Allocator {
     }
     Block* block = device_allocator().allocate_block(thread_state.allocates_from, bytes);
     void* ptr = kernel_view(block->ptr);
+    widen_born(ptr);
     pool_backed().add(ptr, block);
     return {ptr, ptr, &release, c10::Device(c10::kCPU)};
   }

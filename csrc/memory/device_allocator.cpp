@@ -1,6 +1,7 @@
 #include "memory/device_allocator.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "device/device.h"
 #include "memory/kernel_view.h"
 #include "memory/mempool_routing.h"
@@ -19,6 +20,7 @@ namespace openreg {
 
 // Leaked: tensors may be freed after static destructors have run.
 Pool& pool_of(c10::DeviceIndex device) {
+  check_not_forked();
   static auto* pools = [] {
     const Settings settings = settings_of_environment();  // throws; then the next call tries again
     auto* made = new std::vector<std::unique_ptr<Pool>>();
@@ -36,6 +38,9 @@ DeviceAllocator& device_allocator() {
 }
 
 void free_block(void* context) {
+  if (C10_UNLIKELY(in_forked_child())) {
+    return;
+  }
   auto* block = static_cast<Block*>(context);
   if (C10_UNLIKELY(block->shared) && ipc_hooks.keep_while_shared(block)) {
     return;
@@ -52,13 +57,16 @@ BlocksByAddress& lazily_cloned() {
 
 // The deleter of memory that was lazily cloned; see is_simple_data_ptr.
 void free_by_address(void* ptr) {
+  if (C10_UNLIKELY(in_forked_child())) {
+    return;
+  }
   free_block(lazily_cloned().take(ptr));
 }
 
 }  // namespace
 
 Block* block_at(void* ptr) {
-  return lazily_cloned().find(ptr);
+  return in_forked_child() ? nullptr : lazily_cloned().find(ptr);
 }
 
 Block* lazily_cloned_block(const c10::DataPtr& data) {
@@ -96,6 +104,9 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
+  if (in_forked_child()) {
+    return;
+  }
   ipc_hooks.collect_shared();
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (device_is_open(device)) {
@@ -105,6 +116,7 @@ void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
 }
 
 void DeviceAllocator::recordStream(const c10::DataPtr& data, c10::Stream stream) {
+  check_not_forked();
   if (Block* block = block_of(data)) {
     pool_of(block->device).record_stream(block, stream);
   } else {
@@ -136,7 +148,7 @@ std::pair<size_t, size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device
 // then the context has to be the address. Ours is the block, so it is exchanged now, and found by address
 // from then on.
 bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
-  if (data.get_deleter() == &free_block) {
+  if (data.get_deleter() == &free_block && !in_forked_child()) {
     auto& changed = const_cast<c10::DataPtr&>(data);
     void* ptr = changed.get();
     const c10::Device device = changed.device();

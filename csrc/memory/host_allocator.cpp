@@ -1,6 +1,7 @@
 #include "memory/host_allocator.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "common/gil_release.h"
 #include "device/device.h"
 #include "event/event.h"
@@ -25,7 +26,7 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
                // comes
     }
     // Deleters call this, so nothing may be thrown. A stream that was destroyed cannot record; the default
-    // one is not behind it. Where that cannot either, in a forked child, the block is never used again.
+    // one is not behind it. Where that cannot either the block is never used again.
     for (const c10::Stream one : {stream, default_stream(stream.device_index())}) {
       try {
         c10::Event event(kDevice);
@@ -47,10 +48,36 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
 void free_host(void* context);
 
+// Around the locks of PyTorch's; see Note [Forked children].
 struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {
+  using Base = at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host>;
+
+  at::DataPtr allocate(size_t size) override {
+    check_not_forked();
+    return Base::allocate(size);
+  }
+  bool record_event(void* ptr, void* context, c10::Stream stream) override {
+    check_not_forked();
+    return Base::record_event(ptr, context, stream);
+  }
   void empty_cache() override {
+    if (in_forked_child()) {
+      return;
+    }
     const GilRelease waiting;
-    at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host>::empty_cache();
+    Base::empty_cache();
+  }
+  at::HostStats get_stats() override {
+    check_not_forked();
+    return Base::get_stats();
+  }
+  void reset_accumulated_stats() override {
+    check_not_forked();
+    Base::reset_accumulated_stats();
+  }
+  void reset_peak_stats() override {
+    check_not_forked();
+    Base::reset_peak_stats();
   }
 };
 
@@ -60,6 +87,9 @@ HostAllocator& the_allocator() {
 }
 
 void free_host(void* context) {
+  if (in_forked_child()) {
+    return;
+  }
   the_allocator().free(context);
 }
 

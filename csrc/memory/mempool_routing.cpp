@@ -1,5 +1,6 @@
 #include "memory/mempool_routing.h"
 
+#include "common/fork.h"
 #include "memory/pool/pool.h"
 #include "stream/capture.h"
 
@@ -47,11 +48,13 @@ void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
 }
 
 void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
-  pool_of(device).release_private(pool);
+  if (!in_forked_child()) {
+    pool_of(device).release_private(pool);
+  }
 }
 
 void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  if (!capture_underway()) {
+  if (!capture_underway() && !in_forked_child()) {
     pool_of(device).empty_cache(pool);
   }
 }
@@ -76,6 +79,9 @@ RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool) {
 }
 
 void end_route(RouteId id) noexcept {
+  if (in_forked_child()) {
+    return;
+  }
   std::lock_guard<std::mutex> lock(routes().mutex);
   const size_t ended = std::erase_if(routes().all, [id](const Route& route) { return route.id == id; });
   routes_now.fetch_sub(static_cast<int>(ended));

@@ -1,5 +1,6 @@
 #include "memory/raw.h"
 
+#include "common/fork.h"
 #include "memory/device_allocator.h"
 #include "memory/mempool_routing.h"
 #include "memory/pool/blocks_by_address.h"
@@ -26,6 +27,9 @@ void* raw_allocate(size_t bytes, c10::Stream stream) {
 
 void raw_delete(void* ptr) {
   if (ptr == nullptr) {
+    return;
+  }
+  if (in_forked_child()) {
     return;
   }
   Block* block = handed().take(ptr);

@@ -1,6 +1,7 @@
 #include "process/receive.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/device_allocator.h"
@@ -63,6 +64,9 @@ void close_behind(const Received& received) {
 
 void let_go(void* context) {
   const std::unique_ptr<Received> received(static_cast<Received*>(context));
+  if (in_forked_child()) {
+    return;
+  }
   try {
     close_behind(*received);
   } catch (const std::exception&) {

@@ -1,6 +1,7 @@
 #include "profiler/recorder.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ Shards& shards() {
 class MyShard {
  public:
   ~MyShard() {
-    if (shard_ != nullptr) {
+    if (shard_ != nullptr && !in_forked_child()) {
       std::lock_guard<std::mutex> lock(shards().mutex);
       shards().left.push_back(std::exchange(shard_, nullptr));
     }
@@ -138,6 +139,9 @@ void note_launch(Shard& shard, const orTraceRecord& record) {
 }
 
 void told(const orTraceRecord* record, void*) {
+  if (C10_UNLIKELY(in_forked_child())) {
+    return;  // the end of a range that was open at the fork
+  }
   Shard& shard = my_shard();
   std::lock_guard<std::mutex> lock(shard.mutex);
   if (!recording.load(std::memory_order_relaxed)) {

@@ -1,5 +1,6 @@
 #include "random/generator.h"
 
+#include "common/fork.h"
 #include "device/device.h"
 #include "random/philox.h"
 #include "random/replay.h"
@@ -59,6 +60,7 @@ void check_data(bool has_data) {
 }  // namespace
 
 RandomState RandomSource::reserve(uint64_t numbers) {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(mutex_);
   const RandomState place = state_;
   state_.offset += numbers;
@@ -66,11 +68,13 @@ RandomState RandomSource::reserve(uint64_t numbers) {
 }
 
 RandomState RandomSource::get() const {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(mutex_);
   return state_;
 }
 
 void RandomSource::set(RandomState state) {
+  check_not_forked();
   std::lock_guard<std::mutex> lock(mutex_);
   state_ = state;
 }

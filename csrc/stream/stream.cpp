@@ -1,6 +1,7 @@
 #include "stream/stream.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "common/gil_release.h"
 #include "device/device.h"
 
@@ -46,6 +47,7 @@ orError_t run_sleep(void* args, char*, size_t) {
 constexpr orKernel kSleep{"sleep", run_sleep, nullptr};
 
 orStream_t make_handle(c10::DeviceIndex device, c10::StreamId number) {
+  check_not_forked();
   DeviceStreams& streams = streams_of(device);
   std::lock_guard<std::mutex> lock(streams.making);
   auto& slot = streams.handles[static_cast<size_t>(number)];

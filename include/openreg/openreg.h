@@ -63,6 +63,9 @@ OR_API_VALUE orError_t orPeekAtLastError(void);
 /* A sentence with the values in it about this thread's last call that did not succeed. Valid until the next
  * such call on this thread; never NULL. */
 OR_API_VALUE const char* orGetLastErrorMessage(void);
+/* Not 0 in a child that was forked after the first use of a device. Every call that needs the device fails
+ * there with orErrorForked, and takes no lock. Callable from destructors: it never fails and never locks. */
+OR_API_VALUE int orIsForked(void);
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
 

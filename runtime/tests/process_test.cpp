@@ -133,6 +133,57 @@ TEST(ProcessDeathTest, ForkAfterUseIsRefused) {
   });
 }
 
+// Other threads hold locks of the runtime at the moment of the fork, and the child must not ask for them.
+TEST(ProcessDeathTest, AForkedChildTakesNoLock) {
+  SKIP_FORK_UNDER_THREAD_SANITIZER();
+  in_fresh_process([&] {
+    void* inherited = allocate(4096);
+    void* pinned = nullptr;
+    EXPECT_OK(orMallocHost(&pinned, 4096));
+    Stream stream;
+    Event event;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        while (!stop.load()) {
+          void* memory = allocate(4096);
+          void* host = nullptr;
+          Stream own;
+          Event recorded;
+          uint64_t range = 0;
+          EXPECT_OK(orMallocHost(&host, 4096));
+          EXPECT_OK(launch(stream, [] {}));
+          EXPECT_OK(orEventRecord(recorded, stream));
+          EXPECT_OK(orTraceRangeStart("range", &range));
+          EXPECT_OK(orTraceRangeEnd(range));
+          EXPECT_OK(orFree(memory));
+          EXPECT_OK(orFreeHost(host));
+        }
+      });
+    }
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_TRUE(in_forked_child([&] {
+        alarm(20);  // a child that hangs is killed, and fails
+        uint64_t range = 0;
+        EXPECT_EQ(orIsForked(), 1);
+        EXPECT_FAILS(orErrorForked, orFree(inherited), "spawn");
+        EXPECT_FAILS(orErrorForked, orFreeHost(pinned), "spawn");
+        EXPECT_FAILS(orErrorForked, orEventDestroy(event), "spawn");
+        EXPECT_FAILS(orErrorForked, orStreamDestroy(stream), "spawn");
+        EXPECT_FAILS(orErrorForked, orDeviceSynchronize(), "spawn");
+        EXPECT_OK(orTraceRangeStart("range", &range));
+        EXPECT_OK(orTraceRangeEnd(range));
+      }));
+    }
+    EXPECT_EQ(orIsForked(), 0);
+    stop.store(true);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_OK(orFree(inherited));
+    EXPECT_OK(orFreeHost(pinned));
+  });
+}
+
 TEST(ProcessDeathTest, ForkBeforeUseWorks) {
   SKIP_FORK_UNDER_THREAD_SANITIZER();
   in_fresh_process([&] {

@@ -1,5 +1,7 @@
 #include "host_engine/ops/op_traits.h"
 
+#include "common/fork.h"
+
 #include <ATen/core/dispatch/OperatorEntry.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
@@ -54,7 +56,9 @@ void forget(const c10::OperatorHandle& op) {
 
 // Launched work has what it calls; see Note [Operators that go].
 void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
-  forget(op);
+  if (!in_forked_child()) {
+    forget(op);
+  }
 }
 
 int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {
@@ -195,6 +199,7 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
 }
 
 const OpTraits* find_or_work_out(const c10::OperatorHandle& op) {
+  check_not_forked();
   Table& all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
   auto& traits = all.traits[&op.schema()];

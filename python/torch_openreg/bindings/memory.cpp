@@ -1,6 +1,7 @@
 // Memory: statistics, settings, raw blocks. Snapshots are in snapshot.cpp.
 #include "bindings.h"
 #include "common/check.h"
+#include "common/fork.h"
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "memory/host_allocator.h"
@@ -118,6 +119,7 @@ Common& common() {
 }
 
 void set_allocator_settings(const std::string& text) {
+  openreg::check_not_forked();
   std::lock_guard<std::mutex> lock(common().mutex);
   common().settings = openreg::with_settings(openreg::settings_of_environment(), text);
   for_each_pool([&](openreg::Pool& pool) { pool.configure(common().settings); });
@@ -126,6 +128,7 @@ void set_allocator_settings(const std::string& text) {
 py::dict allocator_settings() {
   HANDLE_TH_ERRORS
   const openreg::Settings settings = without_gil([] {
+    openreg::check_not_forked();
     std::lock_guard<std::mutex> lock(common().mutex);
     return common().settings;
   });
@@ -146,6 +149,7 @@ py::dict allocator_settings() {
 }
 
 void set_caching(bool caching) {
+  openreg::check_not_forked();
   if (!caching) {
     c10::getDeviceAllocator(openreg::kDevice)->emptyCache();  // first, since a capture forbids it
   }
@@ -155,6 +159,7 @@ void set_caching(bool caching) {
 }
 
 bool is_caching() {
+  openreg::check_not_forked();
   std::lock_guard<std::mutex> lock(common().mutex);
   return common().caching;
 }

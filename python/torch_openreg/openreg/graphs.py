@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from torch_openreg import _C
 from torch_openreg._build import DEVICE_NAME
 
-from ._lazy import _lazy_init
+from ._lazy import _is_in_bad_fork, _lazy_init
 from .device import DeviceLike, current_device, index_of, synchronize
 from .stream import Stream, StreamContext
 
@@ -124,7 +124,7 @@ class MemPool:
         return _C.pool_users(self._device, self._id)
 
     def __del__(self) -> None:
-        if hasattr(self, "_device"):
+        if hasattr(self, "_device") and not _is_in_bad_fork():
             _C.release_pool(self._device, self._id)
             _C.empty_pool(self._device, self._id)
 
