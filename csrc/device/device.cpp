@@ -4,6 +4,7 @@
 #include "common/gil_release.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace openreg {
 
@@ -78,7 +79,10 @@ void finish_all_devices() noexcept {
   for (int index = 0; index < count; ++index) {
     int open = 0;
     if (orDeviceIsOpen(&open, index) == orSuccess && open != 0 && orSetDevice(index) == orSuccess) {
-      (void)!orDeviceSynchronize();
+      while (orDeviceSynchronize() == orErrorKernelFailed) {
+        std::fprintf(stderr, "%s: nobody has waited for work that failed: %s\n", OR_DEVICE_NAME,
+                     orGetLastErrorMessage());
+      }
     }
   }
 }

@@ -47,8 +47,8 @@ OPENREG_EXPORT orDeviceProperties device_properties(int index);
 /// Waits for all streams of the device. A device that nothing has used has nothing to wait for.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex index);
 
-/// Waits for all devices that something has used, and forgets what went wrong there: for the end of the
-/// process.
+/// Waits for all devices that something has used, and writes the failures that nobody was told of to stderr:
+/// for the end of the process.
 OPENREG_EXPORT void finish_all_devices() noexcept;
 
 /// True if something has used the device.

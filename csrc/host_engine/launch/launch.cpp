@@ -155,7 +155,8 @@ bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::S
   if (C10_UNLIKELY(!is_aten)) {
     filling.work->keep(op, traits, kernel);
   }
-  if (C10_UNLIKELY(traits.has(OpFlag::kMayRejectData))) {
+  if (C10_UNLIKELY(traits.has(OpFlag::kMayRejectData) || traits.has(OpFlag::kSeldomRejectsData) ||
+                   !traits.is_aten)) {
     filling.work->set_site(launch_site());
   }
   if (traits.generator >= 0) {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -230,7 +231,11 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
   const orError_t result = run_kernel_body(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
     work->restore_aliases();
-    std::strncat(why, work->circumstances().c_str(), why_size - std::strlen(why) - 1);
+    // The place of the launch stays, whatever has to be cut.
+    const std::string words = work->circumstances();
+    const size_t room = why_size - 1 - std::min(words.size(), why_size - 1);
+    const size_t length = std::min(std::strlen(why), room);
+    std::snprintf(why + length, why_size - length, "%s", words.c_str());
   }
   return result;
 }
@@ -238,10 +243,14 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
 std::string LaunchedOp::circumstances() const {
   std::ostringstream words;
   words << " [arguments:";
-  for (size_t i = 0; i < used_; ++i) {
+  constexpr size_t kMost = 6;
+  for (size_t i = 0; i < std::min(used_, kMost); ++i) {
     if (aliases_[i].defined()) {
       words << ' ' << aliases_[i].scalar_type() << aliases_[i].sizes();
     }
+  }
+  if (used_ > kMost) {
+    words << " and " << used_ - kMost << " more";
   }
   if (!site_.empty()) {
     words << "; launched at " << site_;

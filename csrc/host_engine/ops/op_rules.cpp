@@ -17,6 +17,8 @@ constexpr const char* kWrongMeta =
     "its Meta kernel gives other shapes or dtypes than the CPU kernel, or there is none";
 constexpr const char* kReadsData =
     "its kernel rejects some data: indices out of range, singular matrices, probabilities, division by zero";
+constexpr const char* kReadsZeros =
+    "its kernel rejects zeros among integers, or numbers that are not finite";
 constexpr const char* kReadsLate = "its kernel reads elements after it wrote others";
 constexpr const char* kStatus =
     "its kernel reads its own status on the host and throws LinAlgError, on CUDA as here";
@@ -94,6 +96,15 @@ constexpr OpRule kRules[] = {
     {.pattern = "~unpool", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
     {.pattern = "~remainder", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
     {.pattern = "~fmod", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+
+    {.pattern = "~divide", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "~histc", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "~interleave", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "aten::div.Tensor_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "aten::div_.Tensor_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "aten::div.Scalar_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "aten::div_.Scalar_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "aten::div.out_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
 
     {.pattern = "~gather", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
     {.pattern = "~scatter", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},

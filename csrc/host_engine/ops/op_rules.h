@@ -43,6 +43,7 @@ enum class OpFlag : uint8_t {
   kTakesHostTensors,      // host tensors may be arguments beside device tensors
   kShapesFromKernel,      // the first call with a launch key runs synchronously, and its results are the plan
   kMayRejectData,         // an error may come from a launched kernel, so the launch site is recorded
+  kSeldomRejectsData,     // the same, but a dry run on zeros or ones is accepted
   kRejectsOverlap,        // the kernel rejects an output that is an input
   kChecksStatus,          // synchronizes, and throws at the call
   kSynchronizes,          // for another reason

@@ -17,6 +17,10 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 namespace {
 
 using torch::wrap_pybind_function_no_gil;
@@ -92,6 +96,27 @@ void bind_streams(py::module_& m) {
         }));
 }
 
+// The folders of torch and of this package, with a slash at the end. Call it with the GIL.
+const std::vector<std::string>& our_folders() {
+  static const auto* folders = [] {
+    auto* made = new std::vector<std::string>;
+    const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
+    for (const char* name : {"torch", "torch_openreg"}) {
+      if (modules.contains(name)) {
+        made->push_back(modules[name].attr("__path__").attr("__getitem__")(0).cast<std::string>() + "/");
+      }
+    }
+    return made;
+  }();
+  return *folders;
+}
+
+bool is_ours(const std::string& file) {
+  const auto& folders = our_folders();
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return file.starts_with(folder); });
+}
+
 // "file.py:12 in name" of the innermost frame outside of torch; see csrc/kernel/launch_site.h.
 std::string python_line() {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
@@ -103,7 +128,7 @@ std::string python_line() {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = code.attr("co_filename").cast<std::string>();
-    if (file.find("/torch/") == std::string::npos) {
+    if (!is_ours(file)) {
       return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
              code.attr("co_name").cast<std::string>();
     }

@@ -1,0 +1,107 @@
+"""Failures that nobody has waited for: the process says them when it ends. And where failures were launched."""
+
+import textwrap
+
+import pytest
+from interpreter import python
+
+SCHEDULES = ("async", "adversarial")
+SAYS = "nobody has waited for work that failed"
+
+
+def run(folder, source, **options):
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(source))
+    return script, python(str(script), **options)
+
+
+FAILS = """\
+import torch
+x = torch.arange(4.0).to("openreg")
+index = torch.tensor([9]).to("openreg")
+x[index]
+"""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_last_kernel_fails(tmp_path, schedule):
+    script, done = run(tmp_path, FAILS, OPENREG_SCHEDULE=schedule)
+    assert done.stderr.count(SAYS) == 1
+    for words in ("aten::index", "out of bounds", "Float[4]", f"launched at {script}:4 in <module>"):
+        assert words in done.stderr
+
+
+def test_each_stream_says_its_failure(tmp_path):
+    _, done = run(
+        tmp_path,
+        """
+        import torch
+        x, index = torch.arange(4.0).to("openreg"), torch.tensor([9]).to("openreg")
+        for _ in range(2):
+            with torch.openreg.stream(torch.openreg.Stream()):
+                x[index]
+        raise SystemExit(3)
+        """,
+        code=3,
+    )
+    assert done.stderr.count(SAYS) == 2
+
+
+def test_what_was_raised_is_not_said_again(tmp_path):
+    source = FAILS + "try:\n    torch.openreg.synchronize()\nexcept torch.AcceleratorError:\n    pass\n"
+    _, done = run(tmp_path, source)
+    assert SAYS not in done.stderr
+
+
+def test_an_uncaught_failure_is_said_once(tmp_path):
+    _, done = run(tmp_path, FAILS + "torch.openreg.synchronize()\n", code=1)
+    assert SAYS not in done.stderr and done.stderr.count("out of bounds") == 1
+
+
+def test_nothing_is_said_of_work_that_succeeds(tmp_path):
+    _, done = run(tmp_path, "import torch\ntorch.ones(3, device='openreg') + 1\n")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("folder", ["torch", "torch_openreg", "plain"])
+def test_the_place_of_the_launch(tmp_path, folder):
+    """Frames of the installed packages are not the program's; frames in folders of the same names are."""
+    script, done = run(
+        tmp_path / folder / "inner",
+        """
+        import torch
+        def look_up(table, index):
+            return torch.nn.functional.embedding(index, table)
+        look_up(torch.zeros(4, 2, device="openreg"), torch.tensor([9]).to("openreg"))
+        """,
+    )
+    assert f"launched at {script}:4 in look_up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "torch.ops.refusing.check(x)",
+        "x.int() // 0",
+        "torch.div(x.int(), torch.zeros_like(x.int()), rounding_mode='floor')",
+        "torch.gather(x, 0, x.long() + 9)",
+        "torch.bernoulli(x + 9)",
+    ],
+)
+def test_kernels_that_refuse_data_say_where_they_were_launched(tmp_path, launch):
+    script, done = run(
+        tmp_path,
+        f"""
+        import torch
+        def check(x):
+            raise ValueError("no " + "such " * 200 + "thing")
+        library = torch.library.Library("refusing", "DEF")
+        library.define("check(Tensor x) -> Tensor")
+        library.impl("check", check, "CPU")
+        library.impl("check", torch.empty_like, "Meta")
+        x = torch.arange(4.0).to("openreg")
+        {launch}
+        """,
+    )
+    assert f"launched at {script}:10 in <module>" in done.stderr
