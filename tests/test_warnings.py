@@ -64,6 +64,8 @@ WARN = {
     "an output that shrinks": lambda d: torch.mm(
         arange(d, 2, 2), arange(d, 2, 2), out=torch.empty(9, device=d)
     ),
+    "a range into another size": lambda d: torch.arange(5, out=torch.empty(2, device=d, dtype=torch.int64)),
+    "a range into its size": lambda d: torch.arange(5, out=torch.empty(5, device=d, dtype=torch.int64)),
     "an output of no elements": lambda d: torch.add(arange(d, 3), 1, out=torch.empty(0, device=d)),
     "nothing": lambda d: arange(d, 3).var() + arange(d, 3, 2).var(dim=1, correction=1).sum(),
     "a mask of truth values": lambda d: arange(d, 4)[bytes_of(d, 1, 0, 1, 0).bool()],

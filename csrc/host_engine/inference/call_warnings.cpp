@@ -79,6 +79,9 @@ bool may_warn(const c10::OperatorHandle& op, const OpTraits& traits, const torch
   if (traits.has(OpFlag::kWarnsIfWide)) {
     return stack[begin].isTensor() && is_wide_range(stack, begin);
   }
+  if (traits.has(OpFlag::kWarnsOfResize)) {
+    return any_tensor(stack.back(), [](const at::Tensor& output) { return output.numel() != 0; });
+  }
   return traits.has(OpFlag::kWarns) ||
          (traits.has(OpFlag::kWarnsIfNotContiguous) &&
           std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {

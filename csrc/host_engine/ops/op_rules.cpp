@@ -30,6 +30,8 @@ constexpr const char* kResizesSelf = "it changes the sizes of the tensor that it
 constexpr const char* kSavedIntegers =
     "its kernel trusts saved lengths and indices, so it cannot run on made-up ones";
 constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
+constexpr const char* kOwnResizeText =
+    "has a text of its own for an output that it resizes";
 constexpr const char* kBeta = "warns that it is in beta";
 constexpr const char* kCopiesInput = "warns that it copies an input that is not contiguous";
 constexpr const char* kMetadata = "reads or makes metadata only, on any device";
@@ -131,6 +133,8 @@ constexpr OpRule kRules[] = {
     {.pattern = "*backward*", .flag = kTrustsIntegers, .reason = kSavedIntegers, .torch = kTorch},
 
     {.pattern = "aten::random*", .flag = kWarnsIfWide, .reason = kWideRange, .torch = kTorch},
+
+    {.pattern = "aten::arange.", .flag = kWarnsOfResize, .reason = kOwnResizeText, .torch = kTorch},
 
     {.pattern = "aten::index_reduce.", .flag = kWarns, .reason = kBeta, .torch = kTorch},
     {.pattern = "aten::index_reduce_.", .flag = kWarns, .reason = kBeta, .torch = kTorch},

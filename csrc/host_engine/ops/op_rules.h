@@ -51,6 +51,7 @@ enum class OpFlag : uint8_t {
   kResizes,               // an in-place operator that changes sizes
   kTrustsIntegers,        // no dry run with integer arguments
   kWarnsIfWide,           // the kernel warns about numbers beyond those that a floating dtype represents
+  kWarnsOfResize,         // the kernel warns of an output that it resizes
   kWarns,                 // the kernel warns at every call
   kWarnsIfNotContiguous,  // the kernel warns about an argument that is not contiguous
   kSparseMetadata,        // for sparse tensors: the CPU kernel serves device tensors as they are
