@@ -189,12 +189,13 @@ orError_t Runtime::check_device(int index) const {
   if (index >= 0 && index < device_count_) return orSuccess;
   if (device_count_ == 0) {
     return fail(orErrorInvalidDevice,
-                "device index %d is out of range: there are no devices; set OPENREG_DEVICE_COUNT for more",
+                "invalid device ordinal: device index %d is out of range: there are no devices; set "
+                "OPENREG_DEVICE_COUNT for more",
                 index);
   }
   return fail(orErrorInvalidDevice,
-              "device index %d is out of range: there are %d devices (0 to %d); set OPENREG_DEVICE_COUNT for "
-              "more",
+              "invalid device ordinal: device index %d is out of range: there are %d devices (0 to %d); set "
+              "OPENREG_DEVICE_COUNT for more",
               index, device_count_, device_count_ - 1);
 }
 

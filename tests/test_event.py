@@ -60,9 +60,9 @@ def test_elapsed_time_needs_timing_and_records():
     start.record()
     end.record()
     end.synchronize()
-    with pytest.raises(ValueError, match="enable_timing=True: the end event"):
+    with pytest.raises(ValueError, match="enable_timing=True': the end event"):
         start.elapsed_time(end)
-    with pytest.raises(ValueError, match="enable_timing=True: the start event"):
+    with pytest.raises(ValueError, match="enable_timing=True': the start event"):
         end.elapsed_time(start)
 
 

@@ -54,7 +54,7 @@ def test_illegal_calls_are_refused_and_invalidate_the_capture(name):
             call(x)
         with pytest.raises(RuntimeError, match="can only be ended"):
             x + 2
-    with pytest.raises(RuntimeError, match="without a capture that succeeded"):
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         graph.replay()
     with openreg.graph(graph):  # everything goes on, this graph too
         y = x + 3
@@ -97,22 +97,22 @@ def test_waiting_for_an_event_from_outside_is_refused():
 def test_the_life_of_a_graph():
     x = torch.ones(4, device=DEVICE)
     graph = torch.accelerator.Graph()
-    with pytest.raises(RuntimeError, match="other than the default one"), graph:
+    with pytest.raises(RuntimeError, match="must be captured on a non-default stream"), graph:
         pass
     for call in (graph.replay, graph.pool, graph.instantiate, graph.capture_end):
-        with pytest.raises(RuntimeError, match="without a capture"):
+        with pytest.raises(RuntimeError, match=r"successful capture|Invalid capture"):
             call()
     graph.reset()
     with torch.Stream(), graph:
         x.add_(1)
-    with pytest.raises(RuntimeError, match="has captured already"), torch.Stream(), graph:
+    with pytest.raises(RuntimeError, match="already owns a captured graph"), torch.Stream(), graph:
         pass
     graph.reset()
     with torch.Stream(), graph:
         x.add_(10)
     graph.replay()
     assert x[0].item() == 11
-    with pytest.warns(UserWarning, match="the graph is empty"), torch.Stream(), torch.accelerator.Graph():
+    with pytest.warns(UserWarning, match="Graph is empty"), torch.Stream(), torch.accelerator.Graph():
         pass
 
 

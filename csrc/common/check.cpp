@@ -4,10 +4,24 @@
 #include <string_view>
 
 namespace openreg {
+namespace {
+
+// The words that programs know from CUDA.
+std::string_view beginning(orError_t error) {
+  if (error == orErrorForked) {
+    return "Cannot re-initialize " OR_DEVICE_NAME " in forked subprocess. To use " OR_DEVICE_NAME
+           " with multiprocessing, you must use the 'spawn' start method: ";
+  }
+  return orGetErrorClass(error) == orClassOutOfMemory ? OR_DEVICE_NAME " out of memory: "
+                                                      : OR_DEVICE_NAME " error: ";
+}
+
+}  // namespace
 
 void raise(orError_t error, const char* call, c10::SourceLocation where) {
   const std::string_view text(call);
-  std::string message = orGetLastErrorMessage();
+  std::string message(beginning(error));
+  message += orGetLastErrorMessage();
   message += " (";
   message += orGetErrorName(error);
   message += " from ";

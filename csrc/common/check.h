@@ -1,7 +1,8 @@
 // Turns the runtime's answers into C++ exceptions with the runtime's words.
 //
 //   OR_CHECK(orSetDevice(7));
-//   -> torch.AcceleratorError: device index 7 is out of range ... (orErrorInvalidDevice from orSetDevice)
+//   -> torch.AcceleratorError: openreg error: invalid device ordinal: ... (orErrorInvalidDevice from
+//   orSetDevice)
 #pragma once
 
 #include "common/export.h"

@@ -17,7 +17,7 @@ c10::DeviceIndex device_count() noexcept {
 void ensure_a_device() {
   int count = 0;
   OR_CHECK(orGetDeviceCount(&count));
-  TORCH_CHECK(count > 0, "there is no ", OR_DEVICE_NAME, " device: the driver counts none");
+  TORCH_CHECK(count > 0, "No ", OR_DEVICE_NAME, " GPUs are available: the driver counts none");
 }
 
 c10::DeviceIndex checked_index(int index) {

@@ -24,9 +24,9 @@ unsigned flags_for(c10::EventFlag flag) {
 }  // namespace
 
 void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_device, c10::EventFlag flag) {
-  TORCH_CHECK(event_device == -1 || event_device == stream.device_index(), "an event of device ",
-              static_cast<int>(event_device), " cannot be recorded on a stream of device ",
-              static_cast<int>(stream.device_index()), "; make one event for each device");
+  TORCH_CHECK(event_device == -1 || event_device == stream.device_index(), "Event device index ",
+              static_cast<int>(event_device), " does not match recording stream's device index ",
+              static_cast<int>(stream.device_index()), ". Make one event for each device.");
   if (*event == nullptr) {
     if (C10_UNLIKELY(up_for_adoption != nullptr)) {
       *event = std::exchange(up_for_adoption, nullptr);
@@ -81,11 +81,12 @@ void synchronize_event(void* event) {
 
 double elapsed_time(void* start, void* end) {
   TORCH_CHECK_VALUE(start != nullptr && end != nullptr,
-                    "both events must be recorded before the elapsed time between them can be asked for");
+                    "Both events must be recorded before calculating elapsed time.");
   float milliseconds = 0;
   const orError_t answer = orEventElapsedTime(&milliseconds, handle(start), handle(end));
-  TORCH_CHECK_VALUE(answer != orErrorInvalidValue,
-                    "both events must be created with enable_timing=True: ", orGetLastErrorMessage());
+  TORCH_CHECK_VALUE(
+      answer != orErrorInvalidValue,
+      "Both events must be created with argument 'enable_timing=True': ", orGetLastErrorMessage());
   OR_CHECK(answer);
   return milliseconds;
 }

@@ -47,12 +47,13 @@ Graph::~Graph() {
 
 void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   TORCH_CHECK(state_ == State::Empty,
-              "this graph has captured already; reset() it first, or make another for another capture");
+              "This graph instance already owns a captured graph. To capture a new graph, create a new "
+              "instance, or reset() this one.");
   device_ = current_device();
   const c10::Stream stream = current_stream(device_);
-  TORCH_CHECK(stream != default_stream(device_),
-              "graphs are captured on a stream other than the default one: make a Stream current first. "
-              "(A replay may use any stream.)");
+  TORCH_CHECK(stream != default_stream(device_), OR_DEVICE_NAME,
+              " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
+              "them on the default stream.) Make another stream current first.");
   const c10::MempoolId_t used = pool.first == 0 && pool.second == 0 ? capture_pool_handle() : pool;
   TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
               ", ", pool.second,
@@ -101,9 +102,10 @@ orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
 }
 
 void Graph::capture_end() {
-  TORCH_CHECK(state_ == State::Capturing, "capture_end() without a capture_begin() that succeeded");
+  TORCH_CHECK(state_ == State::Capturing,
+              "Invalid capture: capture_end() without a capture_begin() that succeeded.");
   TORCH_CHECK(current_stream(device_) == *captured_,
-              "a capture ends on the stream on which it began: make that stream current again");
+              "Capture must end on the same stream it began on. Make that stream current again.");
   bool ended = false;
   if (const orError_t refused = end_capture_of_stream(ended); refused != orSuccess) {
     if (ended) {
@@ -116,15 +118,17 @@ void Graph::capture_end() {
   size_t nodes = 0;
   OR_CHECK(orGraphGetNodeCount(graph_, &nodes));
   if (nodes == 0) {
-    TORCH_WARN("the graph is empty: nothing was launched on the stream of the capture, device ",
-               static_cast<int>(device_), ", stream ", captured_->id(),
-               ". Was the work meant for another device or stream?");
+    TORCH_WARN("The ", OR_DEVICE_NAME,
+               " Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+               "device or stream: nothing was launched on device ",
+               static_cast<int>(device_), ", stream ", captured_->id(), ".");
   }
 }
 
 void Graph::instantiate() {
   TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
-              "instantiate() without a capture that succeeded");
+              "capture_end() must have been called before calling instantiate: there is no successful "
+              "capture.");
   state_ = State::Ready;
 }
 
@@ -133,7 +137,7 @@ void Graph::replay() {
   if (state_ == State::Captured) {
     instantiate();
   }
-  TORCH_CHECK(state_ == State::Ready, "replay() without a capture that succeeded");
+  TORCH_CHECK(state_ == State::Ready, "Called replay without a preceding successful capture.");
   DeviceScope scope(device_);
   const c10::Stream stream = current_stream(device_);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -181,15 +185,16 @@ void Graph::give_up_memory() noexcept {
 }
 
 c10::MempoolId_t Graph::pool() const {
-  TORCH_CHECK(state_ == State::Captured || state_ == State::Ready, "pool() without a capture that succeeded");
+  TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
+              "Called pool() without a preceding successful capture.");
   return pool_;
 }
 
 void Graph::debug_dump(const std::string& path) {
   TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
-              "debug_dump() without a capture that succeeded");
+              "Called debug_dump() without a preceding successful capture.");
   if (!debug_) {
-    TORCH_WARN("debug_dump() writes nothing unless enable_debug_mode() was called before");
+    TORCH_WARN(OR_DEVICE_NAME, " Graphs debug not enabled, set with [graph].enable_debug_mode()");
     return;
   }
   std::ofstream file(path);

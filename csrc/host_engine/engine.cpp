@@ -206,8 +206,9 @@ class Call {
   void check_host_tensors() const {
     TORCH_CHECK(!host_.has_value() || inputs_.empty() ||
                     (traits_.has(OpFlag::kIndexing) || traits_.has(OpFlag::kTakesHostTensors)),
-                "Expected all tensors to be on the same device, but ", traits_.name,
-                " found at least two devices, ", c10::Device(kDevice, device_), " and ", *host_, "!");
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                c10::Device(kDevice, device_), " and ", *host_, "! (when checking arguments of ",
+                traits_.name, ")");
   }
 
   void finish_result(IValue& value, int argument) {

@@ -33,7 +33,7 @@ void raw_delete(void* ptr) {
     return;
   }
   Block* block = handed().take(ptr);
-  TORCH_CHECK_VALUE(block != nullptr, ptr,
+  TORCH_CHECK_VALUE(block != nullptr, "invalid device pointer: ", ptr,
                     " is not memory from caching_allocator_alloc, or was deleted already");
   free_block(block);
 }

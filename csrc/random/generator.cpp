@@ -106,8 +106,8 @@ uint64_t Generator::seed() {
 }
 
 void Generator::set_offset(uint64_t offset) {
-  TORCH_CHECK(offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ", kNumbersPerLaunch,
-              ", not ", offset);
+  TORCH_CHECK(offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch, ", got ",
+              offset);
   check_uncaptured("setting a generator's offset");
   source_->set({current_seed(), offset});
 }
@@ -116,15 +116,15 @@ void Generator::set_state(const c10::TensorImpl& state) {
   // Such a tensor answers questions in Python, which may ask for this generator, whose lock is held.
   check_data(!state.key_set().has(c10::DispatchKey::Python));
   at::detail::check_rng_state(state);
-  TORCH_CHECK(state.numel() == kStateBytes, "a generator's state has ", kStateBytes,
-              " bytes, seed and offset; got ", state.numel());
+  TORCH_CHECK(state.numel() == kStateBytes, "RNG state is wrong size: seed and offset are ", kStateBytes,
+              " bytes, got ", state.numel());
   const void* bytes = state.data();
   const size_t end = static_cast<size_t>(state.storage_offset() + kStateBytes);
   check_data(bytes != nullptr && end <= state.storage().nbytes());
   RandomState read{};
   std::memcpy(&read, bytes, sizeof(read));
-  TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "a generator's offset is a multiple of ",
-              kNumbersPerLaunch, ", not ", read.offset, ": these bytes are not the state of a generator of ",
+  TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch,
+              ", got ", read.offset, ": these bytes are not the state of a generator of ",
               OR_DEVICE_NAME);
   check_uncaptured("setting a generator's state");
   source_->set(read);
@@ -142,8 +142,8 @@ c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
 
 void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
   const auto* generator = dynamic_cast<const Generator*>(other.get());
-  TORCH_CHECK(generator != nullptr, "a generator of ", OR_DEVICE_NAME,
-              " can share its state with another of its kind only; got one for ", other->device());
+  TORCH_CHECK(generator != nullptr, "Expected a ", OR_DEVICE_NAME,
+              " Generator, to share its state; got one for ", other->device());
   source_ = generator->source_;
 }
 

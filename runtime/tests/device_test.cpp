@@ -23,7 +23,7 @@ TEST(Device, CountAndCurrent) {
 
 TEST(Device, BadIndexNamesTheRange) {
   EXPECT_FAILS(orErrorInvalidDevice, orSetDevice(7),
-               "device index 7 is out of range: there are 2 devices (0 to 1)");
+               "invalid device ordinal: device index 7 is out of range: there are 2 devices (0 to 1)");
   EXPECT_FAILS(orErrorInvalidDevice, orSetDevice(-1), "OPENREG_DEVICE_COUNT");
   int open;
   EXPECT_FAILS(orErrorInvalidDevice, orDeviceIsOpen(&open, 2), "2");

@@ -9,9 +9,11 @@ namespace openreg {
 /// Takes note that an argument is on `device`. `index` is the device noted before, or -1. Throws, in the
 /// words that users know from CUDA, if they differ.
 inline void note_device(c10::DeviceIndex& index, c10::Device device, const OpTraits& traits) {
-  TORCH_CHECK(index < 0 || index == device.index(), "Expected all tensors to be on the same device, but ",
-              traits.name, " found at least two devices, ", c10::Device(kDevice, index), " and ", device,
-              "!");
+  TORCH_CHECK(index < 0 || index == device.index(),
+              "Expected all tensors to be on the same device, but found "
+              "at least two devices, ",
+              c10::Device(kDevice, index), " and ", device, "! (when checking arguments of ", traits.name,
+              ")");
   index = device.index();
 }
 

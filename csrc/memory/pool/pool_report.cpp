@@ -12,25 +12,9 @@
 namespace openreg {
 namespace {
 
+using c10::CachingAllocator::format_size;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
-
-// "4096 bytes (4.00 KiB)"
-std::string in_words(size_t bytes) {
-  constexpr std::array kUnits{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::string words = std::to_string(bytes) + " bytes";
-  auto size = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; size >= 1024; size /= 1024) {
-    ++unit;
-  }
-  if (unit > 0) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), " (%.2f %s)", size, kUnits[unit]);
-    words += text.data();
-  }
-  return words;
-}
 
 }  // namespace
 
@@ -164,12 +148,14 @@ void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& conte
   } else {
     help = "Free tensors or use smaller ones, or set OPENREG_MEMORY for more.";
   }
-  TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory: device ",
-                   static_cast<int>(device_), " was asked for ", in_words(asked), ". Its limit is ",
-                   in_words(limit), limit < total ? " by set_per_process_memory_fraction" : "", ", ",
-                   in_words(in_use), " are in use by tensors, ", in_words(cached),
-                   " are cached, the largest free block of the cache has ", in_words(largest_free()),
-                   ", and the device has ", in_words(free), " left. ", help);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
+                   format_size(asked), ". GPU ", static_cast<int>(device_), " has a total capacity of ",
+                   format_size(total), " of which ", format_size(free), " is free. ",
+                   limit < total ? format_size(limit) + " allowed by set_per_process_memory_fraction. " : "",
+                   "Of the allocated memory ", format_size(in_use), " is allocated by PyTorch, and ",
+                   format_size(cached),
+                   " is reserved by PyTorch but unallocated, the largest free block of it ",
+                   format_size(largest_free()), ". ", help);
 }
 
 }  // namespace openreg

@@ -23,7 +23,7 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK(c10::layout_or_default(layout) == c10::kStrided, "expected a strided layout, got ",
               c10::layout_or_default(layout));
-  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "only dense CPU tensors can be pinned");
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
 c10::DeviceIndex device_for(std::optional<c10::Device> device) {

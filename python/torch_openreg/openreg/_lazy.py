@@ -38,9 +38,9 @@ def _lazy_init() -> None:
     global _initialized
     if _in_bad_fork:
         raise RuntimeError(
-            f"Cannot use {DEVICE_NAME} in a forked child: its parent has used the device, and neither the "
-            "device's memory nor its threads come along. Start the process with the 'spawn' or 'forkserver' "
-            "method of torch.multiprocessing."
+            f"Cannot re-initialize {DEVICE_NAME} in forked subprocess. To use {DEVICE_NAME} with "
+            "multiprocessing, you must use the 'spawn' start method. (Neither the device's memory nor its "
+            "threads come along with a fork; 'forkserver' works too.)"
         )
     if not _initialized:
         _C.init()

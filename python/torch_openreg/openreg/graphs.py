@@ -58,7 +58,7 @@ class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):
         """Nothing to do: every generator that is used in the capture takes part. Refuses other devices'."""
         if generator.device.type != DEVICE_NAME:
             raise RuntimeError(
-                f"expected a generator of {DEVICE_NAME}, but this one belongs to {generator.device}"
+                f"Expected a '{DEVICE_NAME}' device type for generator but found '{generator.device.type}'"
             )
 
 

@@ -178,9 +178,9 @@ def empty_cache() -> None:
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
     """This process reserves at most that part of the device's memory; more is an ``OutOfMemoryError``."""
     if not isinstance(fraction, float):
-        raise TypeError(f"the fraction is a {type(fraction).__name__}: use a float from 0 to 1")
+        raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
     if not 0 <= fraction <= 1:
-        raise ValueError(f"the fraction is {fraction}: use a number from 0 to 1")
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     _C.set_memory_fraction(fraction, _checked(device))
 
 

@@ -103,12 +103,16 @@ orError_t Capture::end(Stream& stream, Ref<Graph>& graph) {
   }
   forget(*capture);
   if (!invalid.empty()) {
-    return fail(orErrorCaptureInvalidated, "the capture of stream %llu of device %d is invalid: %s",
-                ull(stream.id()), stream.device_index(), invalid.c_str());
+    return fail(
+        orErrorCaptureInvalidated,
+        "operation failed due to a previous error during capture: the capture of stream %llu of device %d "
+        "is invalid: %s",
+        ull(stream.id()), stream.device_index(), invalid.c_str());
   }
   if (!joined) {
     return fail(orErrorCapture,
-                "the capture of stream %llu of device %d has work on another stream that was not joined: "
+                "capturing stream has unjoined work: the capture of stream %llu of device %d has work on "
+                "another stream that was not joined: "
                 "record an event there and let stream %llu wait for it before the end",
                 ull(stream.id()), stream.device_index(), ull(stream.id()));
   }
@@ -224,21 +228,23 @@ void Capture::invalidate(const char* words) {
 }
 
 orError_t Capture::fail_invalid() {
-  return fail(orErrorCaptureInvalidated, "the capture is invalid and can only be ended: %s",
-              invalid_.c_str());
+  return fail(
+      orErrorCaptureInvalidated,
+      "operation failed due to a previous error during capture: it is invalid and can only be ended: %s",
+      invalid_.c_str());
 }
 
 orError_t Capture::refuse(const char* what) {
   std::lock_guard lock(mutex_);
   if (!invalid_.empty()) return fail_invalid();
-  char words[384];
+  char words[512];
   if (ended_) {
-    std::snprintf(words, sizeof(words), "%s is not possible during a capture", what);
+    std::snprintf(words, sizeof(words), "operation not permitted when stream is capturing: %s", what);
   } else {
     const Stream& origin = *members_.front().stream;
     std::snprintf(words, sizeof(words),
-                  "%s is not possible while stream %llu of device %d is captured into a graph, since nothing "
-                  "runs before the graph is launched",
+                  "operation not permitted when stream is capturing: %s is not possible while stream %llu of "
+                  "device %d is captured into a graph, since nothing runs before the graph is launched",
                   what, ull(origin.id()), origin.device_index());
     invalidate(words);
   }
@@ -250,8 +256,8 @@ orError_t Capture::refuse_event(const CapturePoint& point, const char* what) {
     std::lock_guard lock(point.capture->mutex_);
     if (point.capture->ended_) {
       return fail(orErrorCapture,
-                  "%s is not possible: the event was last recorded in a capture and has no time of its own; "
-                  "record it again outside of the capture",
+                  "operation not permitted on an event last recorded in a capturing stream: %s; record it "
+                  "again outside of the capture",
                   what);
     }
   }

@@ -175,7 +175,10 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
       static_cast<void>(from->refuse("waiting in another capture for an event of this one"));
       return capture->refuse("waiting for an event of another capture");
     }
-    if (capture) return capture->refuse("waiting for an event that was recorded outside of the capture");
+    if (capture)
+      return capture->refuse(
+          "waiting for an event that was recorded outside of the capture (dependency created on uncaptured "
+          "work in another stream)");
     if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
     unwrap(stream).submit_wait(std::move(record));
     return orSuccess;
