@@ -453,3 +453,30 @@ def test_the_default_dtype_is_that_of_the_call(seed):
         finally:
             torch.set_default_dtype(torch.float32)
         assert all(torch.equal(m.cpu(), t) and m.dtype == t.dtype for m, t in zip(mine, here, strict=True))
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda out: torch.arange(4, out=out),
+        lambda out: torch.linspace(0, 3, 4, out=out),
+        lambda out: torch.logspace(0, 3, 4, out=out),
+    ],
+)
+def test_a_range_fills_a_view_of_the_right_size(fill, each_schedule):
+    """Without writing outside of the view, and again when the launch is remembered."""
+    for _ in range(2):
+        host, device = torch.zeros(2, 3), torch.zeros(2, 3, device="openreg")
+        for whole in (host, device):
+            view = whole.narrow(1, 1, 2)
+            fill(view)
+            assert view.shape == (2, 2)
+        assert torch.equal(device.cpu(), host)
+
+
+def test_kaiser_window(each_schedule):
+    for arguments in ((5,), (5, False), (5, True, 8.0), (1,), (0,)):
+        for dtype in (torch.float32, torch.bfloat16):
+            expected = torch.kaiser_window(*arguments, dtype=dtype)
+            found = torch.kaiser_window(*arguments, dtype=dtype, device="openreg")
+            torch.testing.assert_close(found.cpu(), expected)

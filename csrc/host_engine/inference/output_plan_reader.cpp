@@ -103,7 +103,8 @@ bool read_resizes(const OpTraits& traits, const torch::jit::Stack& before, const
       const at::Tensor& output = before[begin + i].toTensor();
       const at::Tensor& resized = after[i].toTensor();
       if (resized.defined() && resized.device().type() == type && output.defined() &&
-          output.sizes() != resized.sizes()) {
+          output.sizes() != resized.sizes() &&
+          !(traits.has(OpFlag::kFillsAnyShape) && output.numel() == resized.numel())) {
         plan.resizes.push_back({i, spec_of(resized)});
       }
     } else if (after[i].isTensorList()) {

@@ -27,6 +27,8 @@ constexpr const char* kQuantizer =
     "the quantizer of its result may depend on data, and Meta kernels give none";
 constexpr const char* kNoDropout = "tagged as random for its dropout, which its CPU kernel does not have";
 constexpr const char* kResizesSelf = "it changes the sizes of the tensor that it writes";
+constexpr const char* kSequence =
+    "writes a sequence into an output of any shape";
 constexpr const char* kSavedIntegers =
     "its kernel trusts saved lengths and indices, so it cannot run on made-up ones";
 constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
@@ -129,6 +131,11 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu*", .flag = kDrawsNothing, .reason = kNoDropout, .torch = kTorch},
 
     {.pattern = "aten::resize*", .flag = kResizes, .reason = kResizesSelf, .torch = kTorch},
+
+    {.pattern = "aten::arange*", .flag = kFillsAnyShape, .reason = kSequence, .torch = kTorch},
+    {.pattern = "aten::range*", .flag = kFillsAnyShape, .reason = kSequence, .torch = kTorch},
+    {.pattern = "aten::linspace*", .flag = kFillsAnyShape, .reason = kSequence, .torch = kTorch},
+    {.pattern = "aten::logspace*", .flag = kFillsAnyShape, .reason = kSequence, .torch = kTorch},
 
     {.pattern = "*backward*", .flag = kTrustsIntegers, .reason = kSavedIntegers, .torch = kTorch},
 
@@ -376,6 +383,9 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
     {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
     {.pattern = "aten::mode.values", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::kaiser_window", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::kaiser_window.periodic", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::kaiser_window.beta", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
 };
 // clang-format on
 

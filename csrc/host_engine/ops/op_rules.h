@@ -49,6 +49,7 @@ enum class OpFlag : uint8_t {
   kSynchronizes,          // for another reason
   kDrawsNothing,          // in spite of its tag
   kResizes,               // an in-place operator that changes sizes
+  kFillsAnyShape,         // an output with the right number of elements keeps its sizes and strides
   kTrustsIntegers,        // no dry run with integer arguments
   kWarnsIfWide,           // the kernel warns about numbers beyond those that a floating dtype represents
   kWarnsOfResize,         // the kernel warns of an output that it resizes
