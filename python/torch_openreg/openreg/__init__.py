@@ -3,6 +3,8 @@
 Every name means what it means in ``torch.cuda``. Nothing here opens a device before it is used.
 """
 
+from torch import OutOfMemoryError
+
 from . import dlpack  # noqa: F401  (wraps three functions of torch)
 from ._lazy import _is_in_bad_fork, _lazy_init, init, is_initialized
 from ._types import *  # noqa: F403
@@ -80,6 +82,7 @@ __all__ = [
     "OpenRegGraph",
     "OperatorStats",
     "OperatorTotals",
+    "OutOfMemoryError",
     "Schedule",
     "Stream",
     "StreamContext",
