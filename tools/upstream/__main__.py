@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,7 @@ from rich.progress import Progress as Bars
 from upstream import report
 from upstream.expected import Expected, judge
 from upstream.results import Result, Store
-from upstream.runner import FileRun, Options, Progress
+from upstream.runner import FileRun, Options, Progress, stopping
 from upstream.selection import Selection, parse_shard
 from upstream.suite import TestFile, test_files
 
@@ -80,8 +81,13 @@ def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, j
             bars.update(task, visible=False)
             bars.advance(overall)
 
-        for done in [pool.submit(run, file) for file in files]:
-            done.result()
+        try:
+            for done in [pool.submit(run, file) for file in files]:
+                done.result()
+        except BaseException:
+            stopping.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def show(failures: list[Result], passes: list[str], console: Console) -> None:
@@ -94,6 +100,7 @@ def show(failures: list[Result], passes: list[str], console: Console) -> None:
 
 def main() -> int:
     given = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: workers end with the run
     shard, shards = given.shard
     selection = Selection(SAMPLE if given.short else 0, shard, shards, given.match)
     expected = Expected.load(given.expected)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -27,6 +28,10 @@ TOOLS = Path(__file__).resolve().parent.parent
 COLLECTION_LIMIT = 900.0
 # A worker that dies this many times in a row before its first test is given up.
 FRUITLESS_WORKERS = 3
+
+
+# Set when the run is interrupted: workers are killed, and their tests get no result.
+stopping = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,8 @@ class Worker:
                 return
             elif ready:  # the pipe is closed; the process is about to end
                 time.sleep(0.05)
+            if stopping.is_set():
+                return
             if time.monotonic() - last > limit():
                 # The fault handler writes the stacks to the log.
                 self._signal(signal.SIGABRT)
@@ -178,6 +185,8 @@ class FileRun:
                     "hung", f"no result after {self._options.limit:.0f} s\n{last_words(self._log, start)}"
                 )
                 return False
+            if stopping.is_set():
+                return True
             ending = worker.ending()
             if worker.process.returncode == 0 and self._current is None:
                 return True
