@@ -227,6 +227,9 @@ def test_the_last_result_of_a_test_counts(tmp_path):
     store.add(Result("t", "failed"))
     store.add(Result("t", "passed"))
     assert [result.outcome for result in Store(store.path)] == ["passed"]
+    store.add(Result("u", "passed"))
+    store.discard("u")
+    assert Store(store.path).tests() == ["t"]
     assert "| `a` | 1 |" in page({"a": store}, Expected(), "2.13.0", "Every test ran.")
 
 

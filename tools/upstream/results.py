@@ -43,6 +43,14 @@ class Store:
         with self.path.open("a") as out:
             out.write(json.dumps(asdict(result)) + "\n")
 
+    def discard(self, test: str) -> None:
+        """Forgets a result, if there is one."""
+        if self._results.pop(test, None):
+            kept = list(self)
+            self.clear()
+            for result in kept:
+                self.add(result)
+
     def clear(self) -> None:
         self._results.clear()
         self.path.unlink(missing_ok=True)
