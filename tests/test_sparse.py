@@ -65,3 +65,15 @@ def test_gradients_are_sparse_where_the_cpus_are():
     before = embedding.weight.detach().clone()
     torch.optim.SparseAdam(embedding.parameters()).step()
     assert not torch.equal(before, embedding.weight)
+
+
+def test_sparse_tensors_of_a_device_that_is_not_current():
+    cpu, first = both()
+    second = first.to("openreg:1")
+    for sparse in (second, second + second, second.to_dense().to_sparse(), second.coalesce(), second.clone()):
+        assert (
+            sparse.device == sparse._values().device == sparse._indices().device == torch.device("openreg:1")
+        )
+    torch.testing.assert_close(second.to_dense().cpu(), cpu.to_dense())
+    torch.testing.assert_close((second + second).to_dense().cpu(), 2 * cpu.to_dense())
+    torch.testing.assert_close(second.to_dense().to_sparse().to_dense().cpu(), cpu.to_dense())

@@ -4,6 +4,7 @@
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace openreg {
 namespace {
@@ -46,6 +47,7 @@ at::Tensor map_sparse_components(const at::Tensor& sparse,
   const bool ours = first.device().type() == kDevice;
   if (is_coo(sparse)) {
     const auto key = ours ? c10::DispatchKey::SparsePrivateUse1 : c10::DispatchKey::SparseCPU;
+    const c10::DeviceGuard guard(first.device());  // an empty COO tensor has parts on the current device
     at::Tensor made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), sparse.dtype());
     set_coo(made, sparse, first, second);
     return made;
