@@ -145,14 +145,14 @@ def test_a_crash_and_a_hang_cost_one_test_each(ran):
     }
     assert "SIGABRT" in results["test_a_crash_openreg"].message
     assert "test_d_hang" in results["test_d_hang_openreg"].message, "the stack of the hang is in the log"
-    assert "Tensor-likes are not equal" in results["test_c_fail_openreg"].message
+    assert "Tensor-likes are not close" in results["test_c_fail_openreg"].message
     assert status == 0, output
 
 
 def test_the_page_counts_failures_by_owner(ran):
     *_, text = ran
-    assert "| `test_torch.py` | 5 | 1 |  | 2 |  | 2 |" in text
-    assert "| `test_cuda.py` | 1 |  |  |  |  |  |" in text
+    assert "| test_torch.py | 5 | 1 |  | 2 |  | 2 |" in text
+    assert "| test_cuda.py | 1 |  |  |  |  |  |" in text
     assert "- Compares ones with zeros. (1)" in text
 
 
@@ -230,7 +230,7 @@ def test_the_last_result_of_a_test_counts(tmp_path):
     store.add(Result("u", "passed"))
     store.discard("u")
     assert Store(store.path).tests() == ["t"]
-    assert "| `a` | 1 |" in page({"a": store}, Expected(), "2.13.0", "Every test ran.")
+    assert "| a | 1 |" in page({"a": store}, Expected(), "2.13.0", "Every test ran.")
 
 
 def test_translation_replaces_what_programs_spell_and_keeps_libraries():

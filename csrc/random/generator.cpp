@@ -124,8 +124,7 @@ void Generator::set_state(const c10::TensorImpl& state) {
   RandomState read{};
   std::memcpy(&read, bytes, sizeof(read));
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch,
-              ", got ", read.offset, ": these bytes are not the state of a generator of ",
-              OR_DEVICE_NAME);
+              ", got ", read.offset, ": these bytes are not the state of a generator of ", OR_DEVICE_NAME);
   check_uncaptured("setting a generator's state");
   source_->set(read);
 }

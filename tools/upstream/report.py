@@ -64,7 +64,7 @@ def page(stores: dict[str, Store], expected: Expected, version: str, scope: str)
         found = counts(store, expected)
         total += found
         everything += store
-        text += row(f"`{name}`", found)
+        text += row(name, found)
     return text + row("**all**", total) + reasons(everything, expected)
 
 

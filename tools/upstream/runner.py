@@ -215,7 +215,8 @@ class FileRun:
         kind = event.pop("event")
         if kind == "selected":
             self._collected = True
-            self._store.discard(self._file.name)  # an earlier worker ended before its first test
+            if event["count"]:  # an earlier worker ended before its first test
+                self._store.discard(self._file.name)
             self._progress.selected = event["count"]
             known = set(self._store.tests())
             for test in event["not_run"]:

@@ -17,8 +17,7 @@ constexpr const char* kWrongMeta =
     "its Meta kernel gives other shapes or dtypes than the CPU kernel, or there is none";
 constexpr const char* kReadsData =
     "its kernel rejects some data: indices out of range, singular matrices, probabilities, division by zero";
-constexpr const char* kReadsZeros =
-    "its kernel rejects zeros among integers, or numbers that are not finite";
+constexpr const char* kReadsZeros = "its kernel rejects zeros among integers, or numbers that are not finite";
 constexpr const char* kReadsLate = "its kernel reads elements after it wrote others";
 constexpr const char* kStatus =
     "its kernel reads its own status on the host and throws LinAlgError, on CUDA as here";
@@ -27,13 +26,11 @@ constexpr const char* kQuantizer =
     "the quantizer of its result may depend on data, and Meta kernels give none";
 constexpr const char* kNoDropout = "tagged as random for its dropout, which its CPU kernel does not have";
 constexpr const char* kResizesSelf = "it changes the sizes of the tensor that it writes";
-constexpr const char* kSequence =
-    "writes a sequence into an output of any shape";
+constexpr const char* kSequence = "writes a sequence into an output of any shape";
 constexpr const char* kSavedIntegers =
     "its kernel trusts saved lengths and indices, so it cannot run on made-up ones";
 constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
-constexpr const char* kOwnResizeText =
-    "has a text of its own for an output that it resizes";
+constexpr const char* kOwnResizeText = "has a text of its own for an output that it resizes";
 constexpr const char* kBeta = "warns that it is in beta";
 constexpr const char* kCopiesInput = "warns that it copies an input that is not contiguous";
 constexpr const char* kMetadata = "reads or makes metadata only, on any device";
