@@ -115,6 +115,10 @@ WRONG = {
         lambda a, i: torch.gather(a, 0, i, out=a),
         [large(5), large(5, dtype=torch.int64)],
     ),
+    "an output that a cross product reads": (
+        lambda a, b: torch.linalg.cross(a, b, out=b),
+        [large(5, 3), large(5, 3)],
+    ),
     "an output among what is read": (
         lambda a, b: torch.cat([a, b], out=b),
         [large(500, 200), large(500, 200)],

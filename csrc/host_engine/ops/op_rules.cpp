@@ -107,6 +107,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::div_.Scalar_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
     {.pattern = "aten::div.out_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
 
+    {.pattern = "~cross", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
     {.pattern = "~gather", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
     {.pattern = "~scatter", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
     {.pattern = "~index", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
@@ -117,6 +118,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "~median", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
     {.pattern = "~masked", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
 
+    {.pattern = "aten::cholesky.", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~eig", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~svd", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~lstsq", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
