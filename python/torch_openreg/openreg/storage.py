@@ -9,7 +9,7 @@ from torch_openreg import _C
 
 def get_backend_meta(tensor: torch.Tensor) -> dict[str, bool]:
     """The named marks of a tensor of this device; see ``set_backend_meta``."""
-    return _C.backend_marks(tensor)
+    return _C.backend_flags(tensor)
 
 
 def set_backend_meta(tensor: torch.Tensor, marks: Mapping[str, bool]) -> None:
@@ -17,7 +17,7 @@ def set_backend_meta(tensor: torch.Tensor, marks: Mapping[str, bool]) -> None:
 
     ``detach`` and ``torch.save`` keep them; an operator's result has none.
     """
-    _C.set_backend_marks(tensor, dict(marks))
+    _C.set_backend_flags(tensor, dict(marks))
 
 
 def get_storage_name(storage: torch.Tensor | torch.UntypedStorage) -> str:
