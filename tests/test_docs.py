@@ -3,21 +3,31 @@
 In a page, a fenced block whose info string ends with a path quotes that file: its lines stand there, together
 and in that order; only the common indentation may be missing. A block with the info string ``python run`` is
 typed by the reader: all of a page's run one after the other in one interpreter. Other blocks are for the eye.
+
+An identifier in backticks is a name of ours or of torch, and a file name is that of a file.
 """
 
+import functools
 import importlib.util
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from interpreter import python
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 GUIDE = [page for page in PAGES if page.parent.name == "guide"]
+EXPLANATIONS = [
+    ROOT / "docs" / "architecture.md",
+    ROOT / "docs" / "glossary.md",
+    ROOT / "README.md",
+    *sorted((ROOT / "csrc").rglob("README.md")),
+]
 
 # Where a path in a page may begin: here, with our C headers, or with torch's.
 TORCH = Path(importlib.util.find_spec("torch").origin).parent
@@ -28,6 +38,28 @@ FENCE = re.compile(
 )
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?[^)]*\)")
 PATH = re.compile(r"`((?:[\w.+-]+/)+[\w.+-]+\.(?:cpp|h|py|md))`")
+FILE_NAME = re.compile(r"`([\w+-]+\.(?:cpp|h|py))`")
+
+CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+# `a_name`, `Class::name`, `module.name`, `name()`, `name(arguments)`; the last part is the name.
+IDENTIFIER = re.compile(r"(?:\w+(?:::|\.))*(\w+)(?:\([^()]*\))?")
+# Words that are written like code only: snake_case, camelCase, PascalCase. A plain word may be anything.
+LIKE_CODE = re.compile(
+    r"_*[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+_*|_+[a-z]\w*|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z]\w*)+"
+)
+OURS = [ROOT / folder for folder in ("csrc", "runtime", "include", "python", "tools", "tests", "examples")]
+NAMED_IN_OURS = {"csrc", "runtime", "include", "python"}
+# Large, and never named: generated headers, and packages that no page is about.
+NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
+
+# Names that neither our sources nor the installed torch contain.
+ELSEWHERE = {
+    "TrainingArguments": "transformers",
+    "load_checkpoint_and_dispatch": "accelerate",
+    "THPEvent_pynew": "PyTorch's Event.cpp, which is not installed",
+    "THPStorage_isShared": "PyTorch's StorageSharing.cpp, which is not installed",
+    "openreg_unfinished": "made of the device's name in csrc/profiler/activity_profiler.cpp",
+}
 
 
 @dataclass
@@ -100,6 +132,47 @@ def missing(text: str, folder: Path) -> list[str]:
     return links + [path for path in PATH.findall(prose) if not exists(path)]
 
 
+def words(files: Iterable[Path]) -> set[str]:
+    return {word for file in files for word in re.findall(r"\w+", file.read_text(errors="ignore"))}
+
+
+def sources(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.suffix in {".h", ".cpp", ".c", ".py", ".in"}]
+
+
+@functools.cache
+def words_of_ours() -> set[str]:
+    return words(path for folder in OURS if folder.name in NAMED_IN_OURS for path in sources(folder))
+
+
+@functools.cache
+def words_of_torch() -> set[str]:
+    headers = [TORCH / "include" / folder for folder in ("c10", "ATen", "torch")]
+    found = [path for folder in headers for path in folder.rglob("*.h")] + list(TORCH.rglob("*.py"))
+    searched = [path for path in found if not NOT_SEARCHED & set(path.relative_to(TORCH).parts)]
+    operators = {part for op in torch._C._dispatch_get_all_op_names() for part in re.findall(r"\w+", op)}
+    return words(searched) | operators
+
+
+@functools.cache
+def file_names() -> set[str]:
+    ours = {path.name.removesuffix(".in") for folder in OURS for path in sources(folder)}
+    return ours | {path.name for path in (TORCH / "include").rglob("*.h")} | {path.name for path in TORCH.rglob("*.py")}
+
+
+def identifiers(text: str) -> set[str]:
+    # By paragraph: a backtick without its second one must not turn the rest of the page inside out.
+    spans = [span for paragraph in FENCE.sub("", text).split("\n\n") for span in CODE.findall(paragraph)]
+    names = [match[1] for span in spans if (match := IDENTIFIER.fullmatch(span))]
+    return {name for name in names if LIKE_CODE.fullmatch(name)}
+
+
+def unknown_names(text: str) -> list[str]:
+    unknown = identifiers(text) - words_of_ours() - ELSEWHERE.keys()
+    files = set(FILE_NAME.findall(FENCE.sub("", text)))
+    return sorted(unknown - words_of_torch() if unknown else unknown) + sorted(files - file_names())
+
+
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -119,6 +192,11 @@ def test_what_a_reader_types_runs(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_paths_lead_somewhere(page: Path) -> None:
     assert not missing(page.read_text(), page.parent)
+
+
+@pytest.mark.parametrize("page", [*GUIDE, *EXPLANATIONS], ids=name)
+def test_names_exist(page: Path) -> None:
+    assert not unknown_names(page.read_text())
 
 
 def test_the_index_lists_every_page() -> None:
@@ -173,3 +251,13 @@ def test_dead_links_and_paths_are_noticed(tmp_path: Path) -> None:
     text = f"[a](gone.md) [b](https://x.org/gone.md) [c](#here) {paths}"
     assert missing(text, tmp_path) == ["gone.md", "csrc/gone.cpp", "c10/core/Gone.h"]
     assert missing("```\n[a](gone.md)\n```", tmp_path) == []
+
+
+def test_names_that_do_not_exist_are_noticed() -> None:
+    good = "`launch_kernel` `LaunchKey` `Graph::replay` `orLaunchKernel()` `c10::DeviceGuard` `torch.Tensor.index_put_`"
+    assert unknown_names(good) == []
+    bad = "`launch_colonel` `LaunchQuay` `Graph::rewind_it` `orLunchKernel(a, b)` `torch.openreg.made_up()` `gone_by.h`"
+    assert unknown_names(bad) == sorted(
+        ["launch_colonel", "LaunchQuay", "rewind_it", "orLunchKernel", "made_up"]
+    ) + ["gone_by.h"]
+    assert unknown_names("`word` `x = made_up + 1` `OPENREG=1`\n```\n`made_up`\n```") == []
