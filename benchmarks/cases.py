@@ -1,5 +1,6 @@
 """What `make bench` measures: each case makes, for a device, a function to call again and again."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -126,6 +127,88 @@ def lstm(device: torch.device) -> Body:
     return training_step(LastOutput(), (16, 20, 64), device)
 
 
+# New shapes at every call: nothing is found in the launch cache.
+
+
+def growing(first: int) -> Callable[[], int]:
+    counter = itertools.count(first)
+    return lambda: next(counter)
+
+
+def add_new_shapes(device: torch.device) -> Body:
+    data, length = torch.randn(100_000).to(device), growing(16_384)
+
+    def body() -> torch.Tensor:
+        a = data[: length()]
+        return a + a
+
+    return body
+
+
+def mm_new_shapes(device: torch.device) -> Body:
+    data, weight, rows = torch.randn(20_000, 64).to(device), torch.randn(64, 64).to(device), growing(64)
+    return lambda: data[: rows()] @ weight
+
+
+def attention_new_shapes(device: torch.device) -> Body:
+    query, cache = torch.randn(1, 4, 1, 32).to(device), torch.randn(1, 4, 20_000, 32).to(device)
+    length = growing(64)
+
+    def body() -> torch.Tensor:
+        seen = cache[:, :, : length()]
+        return nn.functional.scaled_dot_product_attention(query, seen, seen)
+
+    return body
+
+
+class Generator(nn.Module):
+    """A small language model with a cache of keys and values; each token makes every shape longer by one."""
+
+    def __init__(self, width: int = 128, heads: int = 4, layers: int = 2, words: int = 256) -> None:
+        super().__init__()
+        self.heads = heads
+        self.embed = nn.Embedding(words, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
+        self.inputs = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
+        self.mlps = nn.ModuleList(
+            nn.Sequential(
+                nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+            )
+            for _ in range(layers)
+        )
+        self.head = nn.Linear(width, words)
+
+    def forward(self, tokens: torch.Tensor, caches: list[list[torch.Tensor]]) -> torch.Tensor:
+        x = self.embed(tokens)
+        for layer, (norm, project, mlp) in enumerate(zip(self.norms, self.inputs, self.mlps, strict=True)):
+            q, k, v = (
+                part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in project(norm(x)).chunk(3, -1)
+            )
+            if caches[layer]:
+                k, v = (torch.cat(pair, 2) for pair in zip(caches[layer], (k, v), strict=True))
+            caches[layer] = [k, v]
+            attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=q.size(2) > 1)
+            x = x + attended.transpose(1, 2).flatten(2)
+            x = x + mlp(x)
+        return self.head(x[:, -1:]).argmax(-1)
+
+
+def generation(device: torch.device) -> Body:
+    torch.manual_seed(0)
+    model = Generator().to(device).eval()
+    prompt, length = torch.randint(0, 256, (1, 4096)).to(device), growing(16)
+
+    @torch.no_grad()
+    def body() -> torch.Tensor:
+        caches: list[list[torch.Tensor]] = [[] for _ in model.norms]
+        token = prompt[:, : 25 * length()]  # no length twice, in this call or another
+        for _ in range(24):
+            token = model(token, caches)
+        return token
+
+    return body
+
+
 CASES = [
     Case("empty, 16 elements", empty, 5000, 1.1),
     Case("add, 16 elements", add(16), 5000, 1.6),
@@ -141,4 +224,8 @@ CASES = [
     Case("training step, transformer layer", transformer_layer, 20, 1.0),
     Case("the same, mixed precision", mixed_precision_transformer, 20, 1.0),
     Case("training step, LSTM", lstm, 20, 1.1),
+    Case("new shapes: add, 16384 and more", add_new_shapes, 200, 1.5),
+    Case("new shapes: mm, 64 x 64 and more", mm_new_shapes, 100, 1.5),
+    Case("new shapes: attention of one token", attention_new_shapes, 100, 1.5),
+    Case("new shapes: generation, 24 tokens", generation, 2, 1.3),
 ]

@@ -7,8 +7,8 @@ import time
 
 import pytest
 import torch
-from captures import DEVICE, capture, side_streams
 from blocked_stream import held
+from captures import DEVICE, capture, side_streams
 from torch import nn
 
 openreg = torch.openreg

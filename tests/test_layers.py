@@ -33,6 +33,7 @@ ORDER = [
     "operators/required",
     "operators/kernels",
     "operators/examples",
+    "operators",
     "host_engine/ops",
     "host_engine/dtypes",
     "host_engine/inference",
@@ -70,7 +71,11 @@ def test_every_folder_has_its_place() -> None:
 @pytest.mark.parametrize("name", ORDER)
 def test_a_folder_includes_only_those_before_it(name: str) -> None:
     allowed = ORDER[: ORDER.index(name)]
-    upward = [f"{path.relative_to(ROOT)} includes {other}/" for path, own, other in includes() if own == name and other not in allowed]
+    upward = [
+        f"{path.relative_to(ROOT)} includes {other}/"
+        for path, own, other in includes()
+        if own == name and other not in allowed
+    ]
     assert not upward
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from captures import capture
 from blocked_stream import held
+from captures import capture
 
 DEVICE = "openreg"
 

@@ -190,7 +190,7 @@ class Foreign:
 
     def __init__(self, values: list[float], device: int = 0) -> None:
         self.device = device
-        self.array = blob.device_array(values, device)
+        self.array = dlpack_producer.device_array(values, device)
         self.streams: list[int | None] = []
 
     def __dlpack_device__(self) -> tuple[int, int]:

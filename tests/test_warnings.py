@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 import torch
-from captures import capture
 from blocked_stream import held
+from captures import capture
 from interpreter import execute
 
 DEVICE = "openreg"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from agreement import ALL, DEVICE, DTYPES, OPERATORS, close, map_tensors, move, tensors
-from exceptions import RANDOM
 from blocked_stream import held
+from exceptions import RANDOM
 
 MOST_SAMPLES = None if ALL else 5
 MOST_CHECKS = None if ALL else 4

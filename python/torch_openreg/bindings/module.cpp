@@ -6,12 +6,15 @@
 #include "common/gil_release.h"
 #include "device/device.h"
 #include "event/event.h"
-#include "host_engine/engine.h"
 #include "kernel/launch_site.h"
 #include "random/generator.h"
 #include "random/philox.h"
 #include "stream/schedule.h"
 #include "stream/stream.h"
+
+#ifdef OPENREG_HOST_ENGINE
+#include "host_engine/engine.h"
+#endif
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -167,7 +170,9 @@ void bind_random(py::module_& m) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
+#ifdef OPENREG_HOST_ENGINE
   openreg::register_engine();
+#endif
   bind_devices(m);
   bind_streams(m);
   bind_random(m);
