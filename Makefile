@@ -26,7 +26,7 @@ help:
 	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
 	@echo 'stress, stress-tsan   the device memory from eight threads, and under the thread sanitizer'
 	@echo 'soak    MINUTES=30 of threads, streams, memory and training at once, checked all the while'
-	@echo 'lint, format   check, or mend, the formatting'
+	@echo 'lint, format   check formatting and types, or mend the formatting'
 	@echo 'clean   remove what was built, and $(VENV)'
 
 # What a machine lacks is installed if we may, and named if we may not.
@@ -36,7 +36,7 @@ system:
 $(VENV)/.ready: Makefile | system
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
-	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich 'clang-format==18.*'
+	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*'
 	@touch $@
 
 # The build folder stays, so only what has changed is compiled again.
@@ -137,6 +137,7 @@ test-stress:
 lint: $(VENV)/.ready
 	$(BIN)/ruff check -q $(RUFF_PATHS)
 	$(BIN)/ruff format -q --check $(RUFF_PATHS)
+	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.ready

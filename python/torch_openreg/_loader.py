@@ -105,7 +105,7 @@ def version_mismatch(found: str) -> Obstacle | None:
 
 
 def _integrate(torch: Any) -> ModuleType:
-    existing = getattr(torch, DEVICE_NAME, None)
+    existing: Any = getattr(torch, DEVICE_NAME, None)
     if getattr(existing, "__name__", None) == f"{PACKAGE}.{DEVICE_NAME}":
         return existing
     _check_build(torch)

@@ -32,6 +32,8 @@ class Obstacle(Exception):
 _obstacle: Obstacle | None = None
 _device_name = ""
 
+_hooks: Any = None  # torch keeps a bare pointer to them
+
 
 def is_available() -> bool:
     return False
@@ -91,6 +93,6 @@ def _register_hooks(torch: Any) -> None:
         def has_primary_context(self, index: int) -> bool:
             return False
 
-    global _hooks  # torch keeps a bare pointer
+    global _hooks
     _hooks = NoDevice()
     torch._C._acc.register_python_privateuseone_hook(_hooks)

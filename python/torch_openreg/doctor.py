@@ -238,7 +238,9 @@ def _probe_use() -> None:
         module = _loader.load()
         _tell(holder=torch._C._get_privateuse1_backend_name())
         if module is _unavailable:
-            _tell(obstacle=_unavailable._obstacle.what, remedy=_unavailable._obstacle.remedy)
+            obstacle = _unavailable._obstacle
+            assert obstacle is not None
+            _tell(obstacle=obstacle.what, remedy=obstacle.remedy)
             return
         _tell(step="counting devices")
         _tell(devices=module.device_count())

@@ -6,6 +6,8 @@ An operator that mutates has no derivative of its own: where one is wanted, defi
 is.
 """
 
+from typing import Any
+
 import torch
 
 from torch_openreg._build import DEVICE_NAME
@@ -27,7 +29,14 @@ def _(total: torch.Tensor, value: torch.Tensor, *, weight: float = 1.0) -> None:
 
 
 @torch.library.register_vmap(NAME)
-def _(info, in_dims, total: torch.Tensor, value: torch.Tensor, *, weight: float = 1.0):
+def _(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    total: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    weight: float = 1.0,
+) -> tuple[None, None]:
     total_dim, value_dim = in_dims
     if total_dim is None:
         raise RuntimeError("vmap: accumulate_ cannot add a batch of values to a total that has no batch")

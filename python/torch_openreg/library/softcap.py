@@ -8,6 +8,8 @@ What is registered, and who asks for it:
 - ``register_vmap``: what to do with one more dimension. Without it vmap calls the operator in a loop.
 """
 
+from typing import Any
+
 import torch
 
 from torch_openreg._build import DEVICE_NAME
@@ -34,12 +36,12 @@ def _(grad: torch.Tensor, out: torch.Tensor, cap: float) -> torch.Tensor:
     return torch.empty_like(out)
 
 
-def _keep(ctx, inputs, output) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     ctx.cap = inputs[1]
     ctx.save_for_backward(output)
 
 
-def _backward(ctx, grad):
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (out,) = ctx.saved_tensors
     return softcap_backward(grad, out, ctx.cap), None
 
@@ -47,12 +49,12 @@ def _backward(ctx, grad):
 softcap.register_autograd(_backward, setup_context=_keep)
 
 
-def _keep_for_second(ctx, inputs, output) -> None:
+def _keep_for_second(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     grad, out, ctx.cap = inputs
     ctx.save_for_backward(grad, out)
 
 
-def _second_backward(ctx, grad_grad):
+def _second_backward(ctx: Any, grad_grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     grad, out = ctx.saved_tensors
     cap = ctx.cap
     return softcap_backward(grad_grad, out, cap), grad_grad * grad * out * (-2 / cap**2), None
@@ -62,12 +64,14 @@ softcap_backward.register_autograd(_second_backward, setup_context=_keep_for_sec
 
 
 @softcap.register_vmap
-def _(info, in_dims, x: torch.Tensor, cap: float):
+def _(info: Any, in_dims: tuple[int | None, ...], x: torch.Tensor, cap: float) -> tuple[Any, int | None]:
     return softcap(x, cap), in_dims[0]
 
 
 @softcap_backward.register_vmap
-def _(info, in_dims, grad: torch.Tensor, out: torch.Tensor, cap: float):
+def _(
+    info: Any, in_dims: tuple[int | None, ...], grad: torch.Tensor, out: torch.Tensor, cap: float
+) -> tuple[Any, int]:
     grad, out = (
         tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
         for tensor, dim in zip((grad, out), in_dims[:2], strict=True)

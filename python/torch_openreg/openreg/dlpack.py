@@ -93,6 +93,6 @@ def _from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = Non
     return _torch_from_dlpack(ext_tensor, device=device, copy=copy)
 
 
-torch.Tensor.__dlpack__ = _dlpack
-torch.Tensor.__dlpack_device__ = _dlpack_device
+torch.Tensor.__dlpack__ = _dlpack  # type: ignore[method-assign]
+torch.Tensor.__dlpack_device__ = _dlpack_device  # type: ignore[method-assign]
 torch.from_dlpack = torch.utils.dlpack.from_dlpack = _from_dlpack

@@ -32,7 +32,7 @@ def graph_pool_handle() -> PoolHandle:
     return _C.graph_pool_handle()
 
 
-class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):
+class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):  # type: ignore[misc]
     """A graph with the signatures of ``torch.cuda.CUDAGraph``. Needs torch 2.13."""
 
     def __new__(cls, keep_graph: bool = False) -> "OpenRegGraph":
@@ -80,7 +80,7 @@ class graph:
             stream = graph.default_capture_stream
         self.graph = openreg_graph
         self.capture_stream = stream
-        self._settings = (pool, capture_error_mode)
+        self._settings: tuple[PoolHandle | None, Any] = (pool, capture_error_mode)  # torch checks the mode
         self._stream_context = StreamContext(stream)
 
     def __enter__(self) -> None:
@@ -158,7 +158,7 @@ def make_graphed_callables(
     if torch.is_autocast_enabled(DEVICE_NAME) and torch.is_autocast_cache_enabled():
         raise RuntimeError("make_graphed_callables cannot use autocast's cache: pass cache_enabled=False")
     several = isinstance(callables, tuple)
-    functions = callables if several else (callables,)
+    functions = callables if isinstance(callables, tuple) else (callables,)
     samples = sample_args if several else (sample_args,)
     if len(functions) != len(samples):
         raise ValueError(f"there are {len(functions)} callables, but sample_args for {len(samples)}")
@@ -246,7 +246,7 @@ class _Part:
             graphed = module.training == captured_mode and not kwargs
             return call(*args) if graphed else before(*args, **kwargs)
 
-        module.forward = forward  # type: ignore[method-assign]
+        module.forward = forward
         return module
 
 

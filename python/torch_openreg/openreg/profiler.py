@@ -136,5 +136,5 @@ class record:
             for device in builtins.range(device_count()):
                 synchronize(device)
         finally:
-            made = [Record(_KINDS[kind], *rest) for kind, *rest in _C.stop_recording()]
+            made = [Record(_KINDS[row[0]], *row[1:]) for row in _C.stop_recording()]
             self.records = sorted(made, key=lambda record: record.correlation)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from typing_extensions import Self
 
 from torch_openreg import _C
 from torch_openreg._build import DEVICE_NAME
@@ -18,7 +19,9 @@ class Stream(torch.Stream):
     urgent.
     """
 
-    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> "Stream":
+    native_handle: int  # torch.Stream has it, and its stubs do not say so
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Self:
         _lazy_init()
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
@@ -47,7 +50,7 @@ class Stream(torch.Stream):
 class ExternalStream(Stream):
     """A stream that other code made with the runtime's ``orStreamCreate``; ``stream_ptr`` is its handle."""
 
-    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs: Any) -> "ExternalStream":
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs: Any) -> Self:
         stream_id, index = _C.external_stream_id(stream_ptr)
         if device is not None and index_of(device) != index:
             raise ValueError(f"the stream belongs to device {index}, not to device {index_of(device)}")
@@ -65,9 +68,9 @@ class Event(torch.Event):
     With ``interprocess`` it can be sent to other processes, which then record it and wait for it as well.
     """
 
-    def __new__(
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> "Event":
+    _interprocess: bool
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
         if interprocess and enable_timing:
             raise ValueError("an interprocess event has no timing; leave out enable_timing")
         event = super().__new__(
@@ -166,7 +169,7 @@ def _as_ids(stream_id: int, index: int) -> dict[str, int]:
     return {
         "stream_id": stream_id,
         "device_index": index,
-        "device_type": int(torch._C._autograd.DeviceType.PrivateUse1),
+        "device_type": torch._C._autograd.DeviceType.PrivateUse1.value,
     }
 
 
