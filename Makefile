@@ -9,7 +9,7 @@ CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint format asan tsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -23,7 +23,7 @@ help:
 	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
-	@echo 'asan, tsan   the tests of the runtime under the address and the thread sanitizer'
+	@echo 'asan, tsan, ubsan   the tests of the runtime under the address, thread and undefined behavior sanitizers'
 	@echo 'stress, stress-tsan   the device memory from eight threads, and under the thread sanitizer'
 	@echo 'soak    MINUTES=30 of threads, streams, memory and training at once, checked all the while'
 	@echo 'lint, format   check formatting and types, or mend the formatting'
@@ -106,11 +106,11 @@ wheel: $(VENV)/.ready
 test-wheel: wheel
 	$(BIN)/python -m pytest -q tests/wheel
 
-asan tsan: $(VENV)/.ready
-	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON \
-	  -DOPENREG_SANITIZE=$(if $(filter asan,$@),address,thread)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
-	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
+# The presets of CMakePresets.json by these names.
+asan tsan ubsan: $(VENV)/.ready
+	PATH="$(abspath $(BIN)):$$PATH" cmake --preset $@
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build --preset $@
+	PATH="$(abspath $(BIN)):$$PATH" ctest --preset $@
 
 ALLOCATIONS ?= 10000000
 # The pool of csrc/memory from eight threads, on one stream and on eight. torch's own libraries are not built with
