@@ -7,6 +7,9 @@ JOBS ?= 2
 RUFF_PATHS := python tests examples benchmarks tools
 CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
+SHOW_FAILURE = grep -qE '$(FAILURE)' build/build.log && sed -nE '/$(FAILURE)/,$$p' build/build.log | head -n 100 || tail -n 40 build/build.log
+FAILURE = FAILED:|CMake Error
+
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint format asan tsan ubsan stress stress-tsan soak clean system test-browser
@@ -35,14 +38,20 @@ system:
 
 $(VENV)/.ready: Makefile | system
 	$(PYTHON) -m venv $(VENV)
+	@echo 'Installing torch $(TORCH) and the tools into $(VENV); this downloads a few hundred megabytes.'
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
 	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*'
 	@touch $@
 
-# The build folder stays, so only what has changed is compiled again.
+# The build folder stays, so only what has changed is compiled again. Of pip's log we show CMake's first lines and
+# ninja's progress, "[12/128] file"; of a build that fails, what comes after the first error.
 build: $(VENV)/.ready
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
-	  $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	@mkdir -p build && rm -f build/status
+	@echo 'Building and installing the package; the whole log is build/build.log.'
+	@{ TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install -v \
+	  --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . ; echo $$? >build/status; } 2>&1 | \
+	  tee build/build.log | sed -un 's/^ *\(\[[0-9]*\/[0-9]*\]\) \(Building [A-Z]* object \|Linking [A-Z]* \)\{0,1\}/\1 /p; s/^ *-- Building for/Building for/p'
+	@test "$$(cat build/status)" = 0 || { $(SHOW_FAILURE); exit 1; }
 
 demo: build
 	$(BIN)/python examples/demo.py
