@@ -12,7 +12,7 @@ FAILURE = FAILED:|CMake Error
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -30,6 +30,7 @@ help:
 	@echo 'stress, stress-tsan   the device memory from eight threads, and under the thread sanitizer'
 	@echo 'soak    MINUTES=30 of threads, streams, memory and training at once, checked all the while'
 	@echo 'lint, format   check formatting and types, or mend the formatting'
+	@echo 'tidy    clang-tidy over the runtime and csrc/, or FILES=...; minutes'
 	@echo 'clean   remove what was built, and $(VENV)'
 
 # What a machine lacks is installed if we may, and named if we may not.
@@ -40,7 +41,7 @@ $(VENV)/.ready: Makefile | system
 	$(PYTHON) -m venv $(VENV)
 	@echo 'Installing torch $(TORCH) and the tools into $(VENV); this downloads a few hundred megabytes.'
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
-	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*'
+	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*' 'clang-tidy==18.*'
 	@touch $@
 
 # The build folder stays, so only what has changed is compiled again. Of pip's log we show CMake's first lines and
@@ -148,6 +149,17 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format -q --check $(RUFF_PATHS)
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+# CMake only writes down how files are compiled; nothing is built. Clang can read neither GCC's precompiled headers nor
+# the flags that ccache needs for them.
+build/tidy/compile_commands.json: $(VENV)/.ready CMakeLists.txt csrc/CMakeLists.txt runtime/CMakeLists.txt
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/tidy -G Ninja -DCCACHE=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+
+TIDY = xargs -P $(JOBS) -n 2 $(BIN)/clang-tidy -p build/tidy --quiet
+
+# The checks of .clang-tidy. FILES="csrc/graph/graph.cpp ..." checks these alone; torch's headers take seconds a file.
+tidy: build/tidy/compile_commands.json
+	@printf '%s\n' $(or $(FILES),$(shell git ls-files 'runtime/*.cpp' 'csrc/*.cpp' ':!runtime/tests')) | $(TIDY)
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check -q --fix $(RUFF_PATHS)
