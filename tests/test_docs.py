@@ -20,13 +20,15 @@ import torch
 from interpreter import python
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+FOLDERS = sorted((ROOT / "csrc").rglob("README.md"))
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *FOLDERS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 GUIDE = [page for page in PAGES if page.parent.name == "guide"]
 EXPLANATIONS = [
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "glossary.md",
     ROOT / "README.md",
-    *sorted((ROOT / "csrc").rglob("README.md")),
+    ROOT / "CONTRIBUTING.md",
+    *FOLDERS,
 ]
 
 # Where a path in a page may begin: here, with our C headers, or with torch's.
@@ -129,7 +131,7 @@ def missing(text: str, folder: Path) -> list[str]:
     prose = FENCE.sub("", text)
     targets = [link.partition("#")[0] for link in LINK.findall(prose) if not re.match(r"[a-z]+:", link)]
     links = [target for target in targets if target and not (folder / target).exists()]
-    return links + [path for path in PATH.findall(prose) if not exists(path)]
+    return links + [path for path in PATH.findall(prose) if not exists(path) and not (folder / path).exists()]
 
 
 def words(files: Iterable[Path]) -> set[str]:
@@ -261,6 +263,6 @@ def test_names_that_do_not_exist_are_noticed() -> None:
     good = "`launch_kernel` `LaunchKey` `Graph::replay` `orLaunchKernel()` `c10::DeviceGuard` `torch.Tensor.index_put_`"
     assert unknown_names(good) == []
     bad = "`launch_colonel` `LaunchQuay` `Graph::rewind_it` `orLunchKernel(a, b)` `torch.openreg.made_up()` `gone_by.h`"
-    names = sorted(["launch_colonel", "LaunchQuay", "rewind_it", "orLunchKernel", "made_up"])
-    assert unknown_names(bad) == [*names, "gone_by.h"]
+    expected = sorted(["launch_colonel", "LaunchQuay", "rewind_it", "orLunchKernel", "made_up"])
+    assert unknown_names(bad) == [*expected, "gone_by.h"]
     assert unknown_names("`word` `x = made_up + 1` `OPENREG=1`\n```\n`made_up`\n```") == []

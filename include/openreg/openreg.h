@@ -37,7 +37,7 @@
 #if defined(_WIN32)
 #define OR_API
 #else
-#define OR_API __attribute__((visibility("default"))) OR_NODISCARD
+#define OR_API OR_NODISCARD __attribute__((visibility("default")))
 #endif
 #define OR_API_VALUE __attribute__((visibility("default")))
 
