@@ -27,7 +27,6 @@ EXPLANATIONS = [
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "glossary.md",
     ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
     *FOLDERS,
 ]
 
