@@ -11,6 +11,8 @@ SHOW_FAILURE = grep -qE '$(FAILURE)' build/build.log && sed -nE '/$(FAILURE)/,$$
 FAILURE = FAILED:|CMake Error
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+# On a machine with a GPU, `import torch` would leave the device alone.
+export OPENREG_AUTOLOAD := 1
 
 .PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+import torch_openreg  # noqa: F401  (on a machine with a GPU, torch does not load it)
+
 DEVICE = "openreg"
 
 

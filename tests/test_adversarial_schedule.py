@@ -77,7 +77,7 @@ def forgets_wait_stream() -> bool:
 def forgets_to_synchronize() -> bool:
     """Whether the result is right, of a program that reads on the host what is still being copied."""
     a = torch.ones(1000, device="openreg")
-    host = torch.zeros(1000, pin_memory=True)
+    host = torch.zeros(1000).pin_memory()
     host.copy_(a, non_blocking=True)
     return host.sum().item() == 1000
 

@@ -4,17 +4,45 @@ Each test runs in an interpreter of its own. See docs/guide/autoload.md.
 """
 
 import json
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from broken_installs import BROKEN, other_torch
 from interpreter import WORKS, backend, copy_of_installed, doctor, execute, python
 
+from torch_openreg import _gpu
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "autoload"
 IMPORT_LIMIT = 0.025  # seconds that autoload may add to `import torch`
+
+
+# A backend that torch loads before ours, and that makes this torch one with CUDA, and this machine one with a driver.
+GPU = """
+import os
+import torch
+
+def autoload():
+    exists = os.path.exists
+    os.path.exists = lambda path: path == "/dev/nvidiactl" or exists(path)
+    torch.version.cuda = "12.8"
+    torch.cuda._device_count_nvml = lambda: int(os.environ["GPUS"])
+"""
+# torch is as if we were not installed, and nothing was said.
+LEFT_ALONE = """
+import sys, warnings
+warnings.simplefilter("error")
+import torch
+assert not [name for name in sys.modules if name.partition(".")[0] == "torch_openreg"]
+assert not hasattr(torch, "openreg") and not hasattr(torch.Tensor, "openreg")
+assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+assert torch.accelerator.current_accelerator() is None  # with CUDA, that
+"""
 
 
 # How the device is found
@@ -278,10 +306,12 @@ def test_warnings_as_errors_do_not_break_torch(tmp_path: Path) -> None:
 
 def test_a_gpu_stays_the_accelerator_when_our_device_is_broken(tmp_path: Path) -> None:
     other_torch(copy_of_installed(tmp_path))
+    backend(tmp_path, "agpu", GPU)
     execute(
         """
         import torch
-        torch.cuda.device_count = lambda: 1
+        import agpu
+        agpu.autoload()
         import torch_openreg
         assert torch._C._get_privateuse1_backend_name() == "privateuseone"
         assert torch.accelerator.current_accelerator() is None
@@ -289,6 +319,7 @@ def test_a_gpu_stays_the_accelerator_when_our_device_is_broken(tmp_path: Path) -
         """,
         path=[tmp_path],
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        GPUS="1",
     )
 
 
@@ -391,6 +422,96 @@ def test_another_backend_fails(order: str, tmp_path: Path) -> None:
     assert done.stdout.strip() == "False" and done.stderr.count("DeviceUnavailableWarning") == 1
     assert "backend extension: bad" in done.stderr and "no driver" in done.stderr
     execute("import torch_openreg\n" + WORKS, path=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+# On a machine with a GPU
+
+
+@pytest.mark.parametrize("count", ["1", "-1"])
+def test_import_torch_leaves_a_gpu_the_accelerator(count: str, tmp_path: Path) -> None:
+    """Also where there is a driver, and the GPUs cannot be counted. A program that wants the device imports it."""
+    backend(tmp_path, "agpu", GPU)
+    execute(LEFT_ALONE + "import torch_openreg\n" + WORKS, path=[tmp_path], GPUS=count, OPENREG_AUTOLOAD="")
+
+
+@pytest.mark.parametrize(
+    "first", ["import torch_openreg", "import torch_openreg.openreg", "import torch.openreg"]
+)
+def test_a_program_that_imports_the_package_first_gets_the_device(first: str, tmp_path: Path) -> None:
+    backend(tmp_path, "agpu", GPU)
+    if first == "import torch.openreg":
+        first = f"import torch_openreg\n{first}"
+    execute(f"{first}\n{WORKS}", path=[tmp_path], GPUS="1", OPENREG_AUTOLOAD="")
+
+
+def test_a_variable_decides_in_place_of_the_gpu(tmp_path: Path) -> None:
+    backend(tmp_path, "agpu", GPU)
+    execute(WORKS, path=[tmp_path], GPUS="1", OPENREG_AUTOLOAD="1")
+    execute(LEFT_ALONE + "import torch_openreg\n" + WORKS, OPENREG_AUTOLOAD="0")
+
+
+@pytest.mark.parametrize("count", ["0", "unknown"])
+def test_without_a_gpu_that_can_be_used_the_device_is_there(count: str, tmp_path: Path) -> None:
+    """CUDA_VISIBLE_DEVICES may hide all of them. An error while looking is not torch's."""
+    backend(tmp_path, "agpu", GPU)
+    execute(WORKS, path=[tmp_path], GPUS=count, OPENREG_AUTOLOAD="")
+
+
+def test_the_doctor_says_who_is_the_accelerator(tmp_path: Path) -> None:
+    backend(tmp_path, "agpu", GPU)
+    text = doctor(0, path=[tmp_path], GPUS="1", OPENREG_AUTOLOAD="")
+    assert "torch has a GPU ('cuda'): `import torch` leaves 'openreg' alone" in text
+    assert "OPENREG_AUTOLOAD=1" in text and "a kernel ran" in text
+
+
+def fake_torch(
+    cuda: str | None = None, hip: str | None = None, xpu: str | None = None, count: int = 1
+) -> Any:
+    counted = []
+
+    def answer() -> int:
+        counted.append(count)
+        return count
+
+    return SimpleNamespace(
+        version=SimpleNamespace(cuda=cuda, hip=hip, xpu=xpu),
+        cuda=SimpleNamespace(_device_count_nvml=answer, _device_count_amdsmi=answer),
+        xpu=SimpleNamespace(device_count=answer),
+        counted=counted,
+    )
+
+
+@pytest.mark.parametrize(
+    ("built", "files", "count", "found"),
+    [
+        ({}, ["/dev/nvidiactl", "/dev/kfd", "/dev/dri"], 1, None),
+        ({"cuda": "12.8"}, [], 1, None),
+        ({"cuda": "12.8"}, ["/dev/dri", "/dev/kfd"], 1, None),
+        ({"cuda": "12.8"}, ["/dev/nvidiactl"], 0, None),
+        ({"cuda": "12.8"}, ["/dev/nvidiactl"], 2, "cuda"),
+        ({"cuda": "12.8"}, ["/proc/driver/nvidia/version"], -1, "cuda"),
+        ({"cuda": "12.8"}, ["/dev/dxg"], 1, "cuda"),
+        ({"hip": "6.4"}, ["/dev/kfd"], 1, "cuda"),
+        ({"hip": "6.4"}, ["/dev/nvidiactl"], 1, None),
+        ({"xpu": "2025"}, ["/dev/dri"], 1, "xpu"),
+        ({"xpu": "2025"}, ["/dev/dri"], 0, None),
+    ],
+)
+def test_which_gpu_is_found(
+    built: dict, files: list, count: int, found: str | None, monkeypatch: Any
+) -> None:
+    """Without a driver nothing is counted: a torch with CUDA on a machine without a GPU pays for a look at files."""
+    monkeypatch.setattr(os.path, "exists", lambda path: path in files)
+    torch = fake_torch(**built, count=count)
+    assert _gpu.find(torch) == found
+    assert bool(torch.counted) == (found is not None or count == 0)
+
+
+def test_what_is_asked_of_torch_is_there() -> None:
+    import torch
+
+    assert torch.cuda._device_count_nvml() <= 0 or torch.version.cuda
+    assert callable(torch.cuda._device_count_amdsmi) and hasattr(torch.version, "hip")
 
 
 # The guide

@@ -162,7 +162,7 @@ def test_pinned_memory():
 
 def test_non_blocking_copies_from_and_to_pinned_memory_do_not_wait():
     stream = torch.openreg.Stream()
-    source, out = torch.arange(100_000.0).pin_memory(), torch.zeros(100_000, pin_memory=True)
+    source, out = torch.arange(100_000.0).pin_memory(), torch.zeros(100_000).pin_memory()
     with torch.openreg.stream(stream), held(stream):
         there = source.to("openreg", non_blocking=True)
         out.copy_(there, non_blocking=True)
@@ -178,7 +178,7 @@ def test_pinned_memory_is_not_reused_while_a_copy_reads_it():
     with torch.openreg.stream(stream), held(stream):
         there = source.to("openreg", non_blocking=True)
         del source
-        assert torch.empty(1000, pin_memory=True).data_ptr() != pointer
+        assert torch.empty(1000).pin_memory().data_ptr() != pointer
     assert there.sum().item() == 1000
 
 

@@ -85,7 +85,7 @@ def test_outputs_that_are_given_count_as_bytes(a):
 
 
 def test_copies_are_recorded(a):
-    pinned = torch.empty(4, 4, pin_memory=True)
+    pinned = torch.empty(4, 4).pin_memory()
     with openreg.record_operator_stats():
         a.cpu()
         torch.empty_like(a).copy_(a)

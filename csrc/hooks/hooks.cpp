@@ -6,6 +6,7 @@
 #include "random/generator.h"
 #include "storage/resize.h"
 
+#include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 namespace openreg {
@@ -41,7 +42,11 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::make_generator<Generator>(device < 0 ? current_device() : checked_index(device));
   }
 
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  // Where there is a GPU, memory that is made with pin_memory=True is CUDA's, whatever the accelerator is;
+  // see GetCPUAllocatorMaybePinned. It is pinned, and copies of ours treat it as pageable.
+  bool isPinnedPtr(const void* data) const override {
+    return is_pinned(data) || at::globalContext().isPinnedPtr(data, c10::kCUDA);
+  }
   at::Allocator* getPinnedMemoryAllocator() const override { return &host_allocator(); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {

@@ -11,15 +11,32 @@ from types import ModuleType
 __all__ = ["DeviceUnavailableError", "DeviceUnavailableWarning", "__version__"]
 
 
-def _autoload() -> ModuleType:
+def _autoload() -> ModuleType | None:
     """The ``torch.backends`` entry point: loads the device, once, and returns its module.
 
     Stands above every import of ours: when this package is imported before torch, torch's own import calls
     this function on a package that is only half executed.
+
+    On a machine with a GPU, ``import torch`` does not load the device, and None is returned; see
+    docs/guide/autoload.md. A program that imports this package gets it.
     """
     from torch_openreg import _loader
 
+    if _is_importing("torch") and not _is_importing(__name__) and _loader.leaves_accelerator():
+        if _imported_by_torch:
+            _forget()
+        return None
     return _loader.load()
+
+
+def _is_importing(name: str) -> bool:
+    return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
+
+
+def _forget() -> None:
+    """As if torch had not imported this package, so that a program's own import of it is its first."""
+    for name in [name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")]:
+        del sys.modules[name]
 
 
 from torch_openreg._unavailable import DeviceUnavailableError, DeviceUnavailableWarning  # noqa: E402
@@ -48,9 +65,9 @@ def _torch_will_call() -> bool:
     To wait for the other thread would be a deadlock, since it will wait for this package. Python notices, and
     makes one of the two imports fail.
     """
-    spec = getattr(sys.modules.get("torch"), "__spec__", None)
-    return getattr(spec, "_initializing", False) and os.getenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1"
+    return _is_importing("torch") and os.getenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1"
 
 
-if not _is_command() and not _torch_will_call():
+_imported_by_torch = _torch_will_call()
+if not _is_command() and not _imported_by_torch:
     _autoload()

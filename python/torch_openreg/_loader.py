@@ -19,7 +19,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from torch_openreg import _unavailable
+from torch_openreg import _gpu, _unavailable
 from torch_openreg._unavailable import DeviceUnavailableWarning, Obstacle
 
 try:
@@ -29,6 +29,7 @@ except ImportError:
 
 PACKAGE = __package__
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
+AUTOLOAD = f"{DEVICE_NAME.upper()}_AUTOLOAD"
 FREE_NAME = "privateuseone"  # the name of PrivateUse1 while no backend has named it
 REINSTALL = (
     f"install {PACKAGE} again: pip install --force-reinstall --no-deps --no-build-isolation, "
@@ -61,6 +62,25 @@ def load() -> ModuleType:
             except Exception as error:
                 _loaded = _attach_stand_in(torch, _as_obstacle(error))
         return _loaded
+
+
+def leaves_accelerator() -> bool:
+    """Whether ``import torch`` shall not load the device. A variable decides; without it, a GPU does.
+
+    A device on PrivateUse1 is torch's accelerator, before a GPU. A program that was written for the accelerator would
+    run on a simulated one because that happens to be installed.
+    """
+    wish = os.environ.get(AUTOLOAD)
+    return wish == "0" if wish in ("0", "1") else find_gpu(sys.modules["torch"]) is not None
+
+
+def find_gpu(torch: Any) -> str | None:
+    try:
+        return _gpu.find(torch)
+    except (
+        Exception
+    ):  # it looks into torch, which may change; a GPU that is not found must not end `import torch`
+        return None
 
 
 def libraries() -> list[str]:
@@ -223,8 +243,7 @@ def _name_for_stand_in(torch: Any) -> None:
     holder = torch._C._get_privateuse1_backend_name()
     if holder == FREE_NAME:
         # A named PrivateUse1 goes before a GPU in torch.accelerator: not for a device that does not work.
-        gpus = (getattr(torch, name, None) for name in ("cuda", "xpu", "mtia"))
-        if _is_used(torch) or any(gpu is not None and gpu.device_count() > 0 for gpu in gpus):
+        if _is_used(torch) or find_gpu(torch) is not None:
             return
     elif holder != DEVICE_NAME:
         return

@@ -65,6 +65,7 @@ def examine() -> list[Finding]:
         *_libraries(works="devices" in use),
         *_libstdcxx(),
         _slot(use),
+        _accelerator(use),
         *_entry_points(),
         *_environment(),
         _device(use),
@@ -134,6 +135,18 @@ def _slot(use: dict[str, Any]) -> Finding:
     if use.get("obstacle"):
         return Finding("PrivateUse1", f"named '{holder}', with no device behind it")
     return Finding("PrivateUse1", f"held by '{holder}'")
+
+
+def _accelerator(use: dict[str, Any]) -> Finding:
+    if use.get("gpu") is None:
+        return Finding(
+            "accelerator", f"no GPU that torch can use: `import torch` loads '{_loader.DEVICE_NAME}'"
+        )
+    return Finding(
+        "accelerator",
+        f"torch has a GPU ('{use['gpu']}'): `import torch` leaves '{_loader.DEVICE_NAME}' alone, unless "
+        f"{_loader.AUTOLOAD}=1; `import {_loader.PACKAGE}` loads it, and makes it the accelerator",
+    )
 
 
 def _entry_points() -> list[Finding]:
@@ -234,6 +247,7 @@ def _probe_use() -> None:
 
         holder = torch._C._get_privateuse1_backend_name()
         _tell(torch=str(torch.__version__), torch_dir=os.path.dirname(torch.__file__), holder=holder)
+        _tell(gpu=_loader.find_gpu(torch))
         _tell(step="loading the device")
         module = _loader.load()
         _tell(holder=torch._C._get_privateuse1_backend_name())

@@ -14,6 +14,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+import torch
+
+from torch_openreg import _loader
+
 TIMEOUT = 120
 
 # The device is there, under all of its names, and computes.
@@ -31,6 +35,8 @@ def environment(path: list[Path] | None = None, **variables: str) -> dict[str, s
     kept = {
         k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD" and "OPENREG" not in k
     }
+    if _loader.find_gpu(torch) is not None:  # these tests are about the device
+        kept[_loader.AUTOLOAD] = "1"
     inherited = [kept["PYTHONPATH"]] if kept.get("PYTHONPATH") else []
     kept["PYTHONPATH"] = os.pathsep.join([*map(str, path or []), *inherited])
     return kept | variables
