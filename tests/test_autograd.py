@@ -432,7 +432,7 @@ def test_inference_mode():
     assert (weight * x.clone()).requires_grad
 
 
-# ---- Functions of one's own; those in C++ are in csrc/operators/scenarios/ and tests/test_scenarios.py
+# ---- Functions of one's own; those in C++ are in csrc/operators/examples/ and tests/test_scenarios.py
 
 
 class Scale(torch.autograd.Function):

@@ -83,7 +83,7 @@ def test_the_place_of_the_launch(tmp_path, folder):
     "launch",
     [
         "torch.ops.refusing.check(x)",
-        "x.int() // 0",
+        "x.int() // torch.zeros_like(x.int())",
         "torch.div(x.int(), torch.zeros_like(x.int()), rounding_mode='floor')",
         "torch.gather(x, 0, x.long() + 9)",
         "torch.bernoulli(x + 9)",

@@ -63,7 +63,9 @@ def test_zero_bytes():
 
 @pytest.mark.parametrize("size", [1 << 50, 9 << 30])
 def test_out_of_memory_says_what_and_the_program_goes_on(size):
-    with pytest.raises(torch.OutOfMemoryError, match=rf"(?s){size} bytes.*in use.*cached.*OPENREG_MEMORY"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"(?s)Tried to allocate .*total capacity of 8.00 GiB.*OPENREG_MEMORY"
+    ):
         torch.empty(size, dtype=torch.uint8, device="openreg")
     assert torch.ones(4, device="openreg").sum().item() == 4
 

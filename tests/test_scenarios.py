@@ -124,7 +124,7 @@ def test_logical_xor_fails_in_pytorchs_words():
 
 def test_the_operators_end_in_our_stubs():
     for name in ("abs.out", "copysign.Tensor", "copysign_.Tensor", "copysign.out", "prod", "prod.int_out"):
-        assert "scenarios/stub.cpp" in kernel_of(f"aten::{name}"), name
+        assert "examples/stub.cpp" in kernel_of(f"aten::{name}"), name
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *REALS, torch.complex32, *COMPLEX], ids=str)

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from missing_libraries import library
 from torch import nn
-
-from libraries.missing import library
 
 accelerate = library("accelerate")
 

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from libraries.missing import library
+from missing_libraries import library
 
 peft = library("peft")
 tr = library("transformers")

@@ -5,8 +5,7 @@ import json
 import pytest
 import torch
 from interpreter import execute
-
-from libraries.missing import library
+from missing_libraries import library
 
 tr = library("transformers")
 

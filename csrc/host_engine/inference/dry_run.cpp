@@ -72,6 +72,18 @@ bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
                      [](const IValue& value) { return value.isString(); });
 }
 
+// Whether a dry run has other shapes than the call.
+bool is_cut(const OpTraits& traits, const torch::jit::Stack& stack) {
+  bool cut = false;
+  for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      cut |= tensor.defined() &&
+             std::ranges::any_of(tensor.sizes(), [](int64_t size) { return size > kLargestDim; });
+    });
+  }
+  return cut;
+}
+
 // Whether the kernel accepts the same shapes in dtypes that every kernel has.
 bool accepts_other_dtypes(const c10::OperatorHandle& op, const OpTraits& traits,
                           const torch::jit::Stack& stack) {
@@ -98,7 +110,10 @@ bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::
       (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
     return false;
   }
-  return on_rejection == OnRejection::Launch || !accepts_other_dtypes(op, traits, stack);
+  if (!is_cut(traits, stack) && !traits.has(OpFlag::kMayRejectData)) {
+    return false;
+  }
+  return !accepts_other_dtypes(op, traits, stack);
 }
 
 struct Known {

@@ -27,8 +27,7 @@ OutputPlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OpTraits& tra
 
 /// What a rejection by a dry run with cut shapes means, other than that a dtype is not implemented.
 enum class OnRejection {
-  Launch,        // the shapes are known to be right, so it is the cut that was rejected
-  CheckDtypes,   // rejected for its dtypes if the kernel accepts other dtypes, else for the cut
+  CheckDtypes,   // something else has checked the shapes: rejected for its dtypes, or only for the cut
   RunAtTheCall,  // nothing else has checked the arguments
 };
 

@@ -186,7 +186,7 @@ OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTra
                                       const torch::jit::Stack& stack) {
   auto plan = c10::make_intrusive<OutputPlan>();
   plan->can_launch = traits.rules.shapes(&stack[stack.size() - traits.arguments], *plan) &&
-                     kernel_accepts(op, traits, stack, OnRejection::Launch);
+                     kernel_accepts(op, traits, stack, OnRejection::CheckDtypes);
   return plan;
 }
 
@@ -202,7 +202,7 @@ OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& trait
   }
   if (traits.is_structured) {
     OutputPlanPtr plan = infer_by_default(op, traits, stack);
-    return kernel_accepts(op, traits, stack, OnRejection::Launch) ? plan : cannot_launch();
+    return kernel_accepts(op, traits, stack, OnRejection::CheckDtypes) ? plan : cannot_launch();
   }
   if (may_dry_run(traits, stack) && !traits.has(OpFlag::kMayRejectData) && is_small(traits, stack)) {
     return plan_by_dry_run(op, traits, stack);

@@ -83,9 +83,6 @@ class LaunchersSettings {
   bool gradients_before_;
 };
 
-// How much is launched and not done, on all streams.
-std::atomic<int64_t> pending{0};
-
 template <typename Done>
 void wait_until(std::chrono::milliseconds patience, Done done) {
   const auto begin = std::chrono::steady_clock::now();
@@ -94,14 +91,14 @@ void wait_until(std::chrono::milliseconds patience, Done done) {
   }
 }
 
-// LaunchedOp that waits in long queues is cold when its turn comes, so a thread that has got this far ahead
+// Work that waits in long queues is cold when its turn comes, so a thread that has got this far ahead
 // of a stream lets it catch up; but not for long, since the stream may be waiting for this very thread. The
 // runtime is asked at every kLaunchesPerLook-th launch of a thread; a prime, so that a thread which takes
 // several streams in turn looks at each of them.
 constexpr uint64_t kFarAhead = 1024;
 constexpr uint64_t kCaughtUp = 512;
 constexpr unsigned kLaunchesPerLook = 61;
-constexpr auto kPatience = std::chrono::milliseconds(2);
+constexpr auto kPatience = std::chrono::milliseconds(2) * kLaunchesPerLook;
 
 void let_catch_up(orStream_t stream) {
   const auto pending_there = [stream] {
@@ -109,6 +106,7 @@ void let_catch_up(orStream_t stream) {
     return orStreamGetPending(stream, &count) == orSuccess ? count : 0;
   };
   if (C10_UNLIKELY(pending_there() >= kFarAhead)) {
+    const GilRelease waiting;
     wait_until(kPatience, [&] { return pending_there() <= kCaughtUp; });
   }
 }
@@ -212,7 +210,6 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   if (C10_UNLIKELY(captured)) {
     return;
   }
-  pending.fetch_add(1, std::memory_order_relaxed);
   static thread_local unsigned since_look = 0;
   if (C10_UNLIKELY(++since_look == kLaunchesPerLook)) {
     since_look = 0;
@@ -261,9 +258,7 @@ std::string LaunchedOp::circumstances() const {
 
 void LaunchedOp::release(void* args) {
   LaunchedOp* work = *static_cast<LaunchedOp**>(args);
-  if (C10_LIKELY(!work->captured_)) {
-    pending.fetch_sub(1, std::memory_order_release);
-  } else {
+  if (C10_UNLIKELY(work->captured_)) {
     work->random_ = {};
   }
   recycle(work);

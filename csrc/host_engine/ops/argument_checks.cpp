@@ -139,12 +139,18 @@ bool checks::grid_sampler(const IValue* arguments) {
 }
 
 bool checks::masked_scatter(const IValue* arguments) {
-  return !at::is_expandable_to(arguments[1].toTensor().sizes(), arguments[0].toTensor().sizes());
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& mask = arguments[1].toTensor();
+  return mask.scalar_type() != at::kBool || arguments[2].toTensor().scalar_type() != self.scalar_type() ||
+         !at::is_expandable_to(mask.sizes(), self.sizes());
 }
 
 bool checks::masked_fill(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
+  if (arguments[2].isScalar()) {
+    at::empty({1}, self.options().device(c10::kCPU)).fill_(arguments[2].toScalar());  // throws on overflow
+  }
   return mask.scalar_type() != at::kBool || !at::is_expandable_to(mask.sizes(), self.sizes()) ||
          (arguments[2].isTensor() && arguments[2].toTensor().dim() != 0);
 }

@@ -183,8 +183,13 @@ bool shapes::convolution(const IValue* arguments, OutputPlan& plan) {
       transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride,
                                                dilation, arguments[8].toInt())
                  : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-  if (std::any_of(sizes.begin() + 2, sizes.end(), [](int64_t size) { return size <= 0; })) {
-    return false;
+  for (int64_t i = 0; i < dims; ++i) {
+    const auto k = static_cast<size_t>(i);
+    const bool kernel_fits =
+        transposed || input.size(i + 2) + 2 * padding[k] > dilation[k] * (weight.size(i + 2) - 1);
+    if (!kernel_fits || sizes[k + 2] <= 0) {
+      return false;
+    }
   }
   add_contiguous(plan, sizes, input.scalar_type());
   return true;

@@ -36,6 +36,11 @@ std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double
   return {input.mul(mask).mul_(1 / p), mask};
 }
 
+// Not in place: the dtypes may promote.
+at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double scale) {
+  return grad.mul(mask).mul(scale);
+}
+
 at::Tensor masked_scale(const at::Tensor& input, const at::Tensor& mask, double scale) {
   return input.mul(mask).mul_(scale);
 }
@@ -44,7 +49,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", native_dropout);
   m.impl("_fused_dropout", fused_dropout);
   m.impl("_masked_scale", masked_scale);
-  m.impl("native_dropout_backward", masked_scale);
+  m.impl("native_dropout_backward", native_dropout_backward);
 }
 
 }  // namespace
