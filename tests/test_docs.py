@@ -55,6 +55,7 @@ NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 
 # Names that neither our sources nor the installed torch contain.
 ELSEWHERE = {
+    "OPENREG_AUTOLOAD": "made of the device's name in python/torch_openreg/_loader.py",
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
     "THPEvent_pynew": "PyTorch's Event.cpp, which is not installed",

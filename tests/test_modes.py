@@ -94,6 +94,7 @@ GROUPS = {
         dev.get_device_name()
         dev.get_device_properties()
         dev.synchronize()
+        dev._sleep(10)
         dev.get_amp_supported_dtype()
         dev.is_bf16_supported()
         dev.is_tf32_supported()

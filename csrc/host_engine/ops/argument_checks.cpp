@@ -152,7 +152,9 @@ bool checks::masked_fill(const IValue* arguments) {
     at::empty({1}, self.options().device(c10::kCPU)).fill_(arguments[2].toScalar());  // throws on overflow
   }
   return mask.scalar_type() != at::kBool || !at::is_expandable_to(mask.sizes(), self.sizes()) ||
-         (arguments[2].isTensor() && arguments[2].toTensor().dim() != 0);
+         (arguments[2].isTensor() &&
+          (arguments[2].toTensor().dim() != 0 ||
+           !at::canCast(arguments[2].toTensor().scalar_type(), self.scalar_type())));
 }
 
 bool checks::embedding_renorm(const IValue* arguments) {
