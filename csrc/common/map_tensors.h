@@ -1,4 +1,4 @@
-// An argument with its tensors replaced: what every detour on the way to a kernel is made of.
+// Applies a function to every tensor in an IValue.
 #pragma once
 
 #include <ATen/core/List.h>

@@ -9,9 +9,9 @@
 namespace openreg::debug_flags {
 
 enum Reason : uint32_t {
-  kStatistics = 1,  // see monitor.h
-  kWaits = 2,       // see report.h
-  kBorrowed = 4,    // see report.h
+  kStatistics = 1,  // see op_stats.h
+  kWaits = 2,       // see sync_debug.h
+  kBorrowed = 4,    // see sync_debug.h
 };
 
 inline std::atomic<uint32_t> reasons{0};

@@ -62,8 +62,8 @@ void note_wait();
 /// The engine runs an operator here and now. That is a wait, unless only the blocking schedule asks for it.
 void note_run(const OpInfo& op_info);
 
-/// Stands around one call of an operator. Reports what report.h is to report, before anything has happened:
-/// the constructor may throw.
+/// RAII scope for one operator call. The constructor makes the reports of sync_debug.h, so it may throw;
+/// nothing has happened by then.
 class OperatorCall {
  public:
   /// On the engine. `stack` has the arguments now and the results at the end.

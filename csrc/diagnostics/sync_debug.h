@@ -1,5 +1,5 @@
-// Two things that a program can ask to be told of, in the act: that an operator makes the host wait for the
-// device, and that an operator runs on a borrowed CPU kernel.
+// Reports that a program can ask for, at the call: an operator synchronizes, or an operator runs on a CPU
+// kernel.
 //
 // Note [Whose wait]
 // Only waits that the program asks for are reported: a result that depends on data, a copy that has to be

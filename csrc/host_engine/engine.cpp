@@ -71,8 +71,8 @@ class Call {
     try {
       run_kernel(traits_.name.c_str(), device_, [this] { call_cpu_kernel(); });
     } catch (...) {
-      for (const ArgAlias& twin : written_) {
-        twin.place.restore();
+      for (const ArgAlias& written : written_) {
+        written.place.restore();
       }
       throw;
     }
@@ -81,12 +81,12 @@ class Call {
   /// Whether the next call with this key has results of the same shapes, in the same places.
   bool finish() {
     bool resized = false;
-    for (const ArgAlias& twin : written_) {
-      resized |= sync_metadata(twin.device, twin.alias);
+    for (const ArgAlias& written : written_) {
+      resized |= sync_metadata(written.device, written.alias);
     }
     for (const Wrapper& input : wrappers_) {
       if (input.written) {
-        assign(input.device, to_device(input.twin));
+        assign(input.device, to_device(input.alias));
       }
     }
     const size_t first = stack_.size() - traits_.returned.size();
@@ -127,9 +127,9 @@ class Call {
         value = prepare_wrapper(tensor, i, writes);
       } else if (on_device(tensor)) {
         note_device(device_, tensor.device(), traits_);
-        at::Tensor twin = alias_for(tensor, writes);
-        IValue before = std::exchange(value, IValue(twin));
-        keep(std::move(before).toTensor(), std::move(twin), i, writes);
+        at::Tensor alias = alias_for(tensor, writes);
+        IValue before = std::exchange(value, IValue(alias));
+        keep(std::move(before).toTensor(), std::move(alias), i, writes);
       } else {
         note_host(tensor, writes);
       }
@@ -143,13 +143,13 @@ class Call {
 
   // One alias for one tensor: kernels ask whether an output is an input.
   at::Tensor alias_for(const at::Tensor& tensor, bool writes) {
-    at::Tensor twin = alias(tensor, writes);
+    at::Tensor aliased = alias(tensor, writes);
     for (const Input& input : inputs_) {
-      if (input.device.is_same(tensor) && input.twin.storage().is_alias_of(twin.storage())) {
-        return input.twin;
+      if (input.device.is_same(tensor) && input.alias.storage().is_alias_of(aliased.storage())) {
+        return input.alias;
       }
     }
-    return twin;
+    return aliased;
   }
 
   at::Tensor prepare_tensor(const at::Tensor& tensor, bool writes) {
@@ -161,9 +161,9 @@ class Call {
       return prepare_wrapper(tensor, kInList, writes);
     }
     note_device(device_, tensor.device(), traits_);
-    at::Tensor twin = alias_for(tensor, writes);
-    keep(tensor, twin, kInList, writes);
-    return twin;
+    at::Tensor alias = alias_for(tensor, writes);
+    keep(tensor, alias, kInList, writes);
+    return alias;
   }
 
   // Some kernels for sparse tensors compute what backward needs only if an argument requires gradients.
@@ -183,17 +183,17 @@ class Call {
   }
 
   at::Tensor prepare_wrapper(at::Tensor tensor, size_t argument, bool writes) {
-    at::Tensor twin =
+    at::Tensor alias =
         map_components(tensor, [&](const at::Tensor& part) { return prepare_tensor(part, writes); });
-    wrappers_.push_back({tensor, twin, argument, writes});
-    return twin;
+    wrappers_.push_back({tensor, alias, argument, writes});
+    return alias;
   }
 
-  void keep(at::Tensor device, at::Tensor twin, size_t argument, bool writes) {
+  void keep(at::Tensor device, at::Tensor alias, size_t argument, bool writes) {
     if (writes) {
-      written_.push_back({device, twin, AliasPlace(twin)});
+      written_.push_back({device, alias, AliasPlace(alias)});
     }
-    inputs_.push_back({std::move(device), std::move(twin), argument});
+    inputs_.push_back({std::move(device), std::move(alias), argument});
   }
 
   void note_host(const at::Tensor& tensor, bool writes) {
@@ -270,13 +270,13 @@ class Call {
 
   struct Input {
     at::Tensor device;
-    at::Tensor twin;
+    at::Tensor alias;
     size_t argument;  // or kInList
   };
 
   struct Wrapper {
     at::Tensor device;
-    at::Tensor twin;
+    at::Tensor alias;
     size_t argument;  // or kInList
     bool written;
   };

@@ -5,7 +5,7 @@
 // Device tensors are replaced by aliases, devices by the CPU, and the CPU kernel runs as a kernel of the
 // current stream. Where the shapes of its results can be known before, they are allocated, the work is
 // queued, and the call returns (launch.h). Where they cannot, or under the blocking schedule, it runs here
-// and now: what it wrote is already where it belongs, what it made was born in device memory and is taken
+// and now: what it wrote is already where it belongs, what it made is pool-backed and is taken
 // over. Nothing is copied.
 //
 // Thread safety: any number of threads may run operators at the same time.
@@ -21,11 +21,11 @@ namespace openreg {
 /// What the dispatcher calls the engine when it is asked for an operator's kernel.
 inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
 
-/// A boxed kernel for any operator. What is wrong with shapes, dtypes and devices is thrown at once; what is
-/// wrong with data is thrown by the next synchronization, or at once by an operator that waits.
+/// Boxed kernel for any operator. Shape, dtype and device errors throw at the call; data-dependent errors at
+/// the next synchronization, or at the call of an operator that synchronizes.
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-/// The same for operators that are called on sparse, nested or quantized tensors. Always waits.
+/// Boxed kernel for sparse, nested and quantized tensors. Always synchronizes.
 void run_wrapped_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// Gives the engine the structured operators for which the device has no kernel of its own. Call it once,

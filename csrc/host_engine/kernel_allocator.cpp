@@ -63,7 +63,7 @@ void release(void* ptr) {
   }
   if (Block* block = pool_backed().take(ptr)) {
     free_block(block);
-  } else if (!is_kernel_view(ptr)) {  // an output_buffer belongs to the tensor that it was allocated for
+  } else if (!is_kernel_view(ptr)) {  // an output buffer belongs to the tensor that it was allocated for
     host->raw_deleter()(ptr);
   }
 }

@@ -1,4 +1,4 @@
-// What becomes of every operator on the device, said before anything is called.
+// Support status of each operator, without calling it.
 //
 // Thread safety: may be called from any thread. Operators may be registered and removed meanwhile.
 #pragma once
@@ -16,7 +16,7 @@ struct OpSupport {
   // waits. "view": touches no data. "composite": PyTorch makes it of other operators. "missing": none of
   // these.
   std::string support;
-  bool depends_on_data;  // the host would wait on any device; see report.h
+  bool depends_on_data;  // the host would wait on any device; see diagnostics/sync_debug.h
 };
 
 /// The operators of a namespace ("aten") that have a schema, sorted by name.

@@ -58,7 +58,7 @@ struct LaunchedKernel {
 }  // namespace detail
 
 /// Runs `body` in the order of the device's current stream and returns when it is done. CPU tensors that it
-/// makes are born on the device. An exception that it throws arrives here as it was thrown and leaves the
+/// makes are pool-backed. An exception that it throws arrives here as it was thrown and leaves the
 /// stream intact.
 template <typename Body>
 void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {

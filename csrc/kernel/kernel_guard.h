@@ -1,5 +1,4 @@
-// How a launched kernel ends: with a code and words, never with an exception, and without a message from its
-// thread.
+// Runs a kernel body; exceptions become error codes.
 #pragma once
 
 #include "kernel/dispatch_key_guard.h"

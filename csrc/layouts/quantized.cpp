@@ -40,8 +40,8 @@ at::Tensor quantized_over(c10::Storage storage, const at::Tensor& like) {
   return made;
 }
 
-void sync_quantizer(const at::Tensor& tensor, const at::Tensor& twin) {
-  impl_of(tensor)->set_quantizer_(own_quantizer(twin));
+void sync_quantizer(const at::Tensor& tensor, const at::Tensor& alias) {
+  impl_of(tensor)->set_quantizer_(own_quantizer(alias));
 }
 
 }  // namespace openreg

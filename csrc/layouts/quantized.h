@@ -8,7 +8,7 @@ namespace openreg {
 /// A quantized tensor over `storage`, on its device, with the metadata and the quantizer of `like`.
 at::Tensor quantized_over(c10::Storage storage, const at::Tensor& like);
 
-/// After a kernel wrote to `twin` of `tensor`: its integers mean what the kernel says.
-void sync_quantizer(const at::Tensor& tensor, const at::Tensor& twin);
+/// After a kernel wrote to `alias` of `tensor`: its integers mean what the kernel says.
+void sync_quantizer(const at::Tensor& tensor, const at::Tensor& alias);
 
 }  // namespace openreg

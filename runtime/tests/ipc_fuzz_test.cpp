@@ -67,7 +67,7 @@ void open_event(const orIpcEventHandle_t& handle) {
   if (error == orSuccess) EXPECT_OK(orEventDestroy(event));
 }
 
-// The ipc_registry that a handle leads to, as any process of the same user can write it.
+// The IPC registry that a handle leads to, as any process of the same user can write it.
 class OpenLedger {
  public:
   explicit OpenLedger(const WireHandle& handle) {

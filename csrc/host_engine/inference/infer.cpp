@@ -66,16 +66,16 @@ class MetaCall {
                                                          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
     at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(
         c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
-    c10::TensorImpl* twin = meta.unsafeGetTensorImpl();
-    twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    c10::TensorImpl* meta_impl = meta.unsafeGetTensorImpl();
+    meta_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     if (impl->is_conj()) {
-      twin->_set_conj(true);
+      meta_impl->_set_conj(true);
     }
     if (impl->is_neg()) {
-      twin->_set_neg(true);
+      meta_impl->_set_neg(true);
     }
     if (impl->is_wrapped_number()) {
-      twin->set_wrapped_number(true);
+      meta_impl->set_wrapped_number(true);
     }
     inputs_.push_back(storage.get());
     return meta;
@@ -102,7 +102,7 @@ struct Entry {
   OutputPlanPtr plan;
 };
 
-// Full: a program with ever new shapes. Start again rather than grow for ever.
+// Cache limit; cleared when exceeded (dynamic shapes).
 constexpr size_t kMostPlans = 16384;
 
 std::unordered_multimap<uint64_t, Entry>& cache() {
@@ -284,7 +284,7 @@ const OutputPlanPtr& plan_for(const c10::OperatorHandle& op, const OpTraits& tra
     return *unknown;
   }
   const uint64_t hash = key.hash();
-  std::vector<int64_t> words = key.words();  // inferring may call operators, which read signatures
+  std::vector<int64_t> words = key.words();  // inferring may call operators, which read launch keys
   const bool expects_warnings = may_warn(op, traits, stack);
   WarningCollector collector(/*of_kernels=*/expects_warnings);
   OutputPlanPtr plan = traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr

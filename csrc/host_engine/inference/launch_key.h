@@ -1,5 +1,5 @@
 // What decides the shapes of an operator's results: the operator, and of its arguments the sizes, strides,
-// dtypes and integers. Two calls with equal signatures have results of equal shapes.
+// dtypes and integers. Two calls with equal keys have results of equal shapes.
 #pragma once
 
 #include "host_engine/ops/op_traits.h"

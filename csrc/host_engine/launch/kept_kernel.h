@@ -2,7 +2,7 @@
 //
 // Note [Operators that go]
 // An operator of torch.library goes with its Library: the dispatcher forgets the schema and frees the
-// kernels. LaunchedOp that was launched before has still to run, and a graph may be replayed at any time. So
+// kernels. An operator that was launched before has still to run, and a graph may be replayed at any time. So
 // work that calls an operator which can go, or a kernel in Python, owns a reference to the kernel. It is the
 // one that was registered at the launch, whatever is registered under the name later.
 //

@@ -29,7 +29,7 @@
 namespace openreg {
 namespace {
 
-// LaunchedOp that was done and waits to be used again, by whichever thread asks next.
+// Free list of recycled launches, shared by all threads.
 std::atomic<LaunchedOp*> returned{nullptr};
 
 // What a thread has taken of it. The rest goes back with the thread.
@@ -188,10 +188,10 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
     }
     return made;
   }
-  c10::TensorImpl* twin = slot.unsafeGetTensorImpl();
-  twin->set_storage_and_dtype(c10::Storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes)),
-                              impl->dtype());
-  twin->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  c10::TensorImpl* alias_impl = slot.unsafeGetTensorImpl();
+  alias_impl->set_storage_and_dtype(
+      c10::Storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes)), impl->dtype());
+  alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return slot;
 }
 
@@ -329,8 +329,7 @@ void LaunchedOp::place_results(const torch::jit::Stack& stack) {
                    made.const_data_ptr() == output_buffer.kernel_ptr && made.strides() == spec.strides)) {
       return;
     }
-    // Nothing is in its place wherever it is. Some kernels return it in another shape than their Meta
-    // kernels.
+    // Empty results need no copy. Some kernels return them in another shape than their Meta kernels.
     if (made.defined() && made.numel() == 0 && c10::multiply_integers(spec.sizes) == 0) {
       return;
     }

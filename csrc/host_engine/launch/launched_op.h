@@ -1,15 +1,15 @@
 // An operator that was launched and has not run yet.
 //
-// Note [Lifetimes of launched work]
-// LaunchedOp holds aliases, which own no device memory: a tensor that is freed after the launch is freed, and
-// its block is reused in stream order. LaunchedOp objects are used again, and with them the alias tensors in
-// them: they are filled on the launching thread, run on whatever thread the runtime chooses, and come back
-// through one atomic list. What the launching thread made is also unmade there, at the next use: memory that
+// Note [Lifetimes of launched operators]
+// A launched operator holds aliases, which own no device memory: a tensor that is freed after the launch is
+// freed, and its block is reused in stream order. LaunchedOp objects are recycled, and with them their alias
+// tensors. They are filled on the launching thread, run on a thread that the runtime chooses, and come back
+// through one atomic list. What the launching thread allocated it also frees, at the next use: memory that
 // one thread allocates and another frees makes malloc take locks.
 //
-// Note [Captured work]
-// LaunchedOp that is launched on a captured stream belongs to the graph. A run must leave it as it found it:
-// it uses a copy of the arguments, and output_buffers its results again. Runs of one graph never overlap.
+// Note [Captured operators]
+// An operator that is launched on a captured stream belongs to the graph. A run must leave it unchanged: it
+// uses a copy of the arguments, and the same output buffers each time. Runs of one graph never overlap.
 #pragma once
 
 #include "host_engine/launch/kept_kernel.h"

@@ -30,7 +30,7 @@ struct OpTraits : OpInfo {
   c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
   int generator;       // the argument that is a generator, of an operator that draws random numbers; or -1
   int checks_errors;   // the argument that asks a decomposition to check its status on the host; or -1
-  bool is_structured;  // PyTorch's default infers its shapes; see inference.h
+  bool is_structured;  // PyTorch's default infers its shapes; see inference/infer.cpp
   bool is_aten;        // others' kernels may keep the tensors that they make
   bool has_own_meta_kernel;
   bool writes_arguments;  // any of them

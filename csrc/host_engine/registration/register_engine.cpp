@@ -29,7 +29,7 @@ bool has_own_cpu_kernel_under_a_default(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
 }
 
-// The label tells the op_support, and the dispatcher's tables, whose kernel it is.
+// The label shows whose kernel it is, in op_support and in the dispatcher's tables.
 torch::CppFunction engine() {
   return torch::CppFunction::makeFromBoxedFunction<&run_operator>().debug(kEngineLabel);
 }

@@ -16,8 +16,8 @@
 // the threshold of the settings is reserved (the longest idle first), and when there is nothing left: then
 // the pool waits for the device, gives back all that it can, and tries once more before it throws.
 //
-// Private pools (Note in routes.h) have caches of their own; a block knows where it belongs. While a stream
-// is captured into a graph, blocks that record_stream has named are kept until it has ended: an event
+// Private pools (Note in mempool_routing.h) have caches of their own; a block knows where it belongs. While a
+// stream is captured into a graph, blocks that record_stream has named are kept until it has ended: an event
 // recorded meanwhile would be part of the graph.
 //
 // Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees
@@ -68,7 +68,7 @@ class OPENREG_EXPORT Pool {
   /// ordinary one and of private ones without users. Throws while a capture is in the way.
   void empty_cache(c10::MempoolId_t of = {0, 0});
 
-  /// See routes.h.
+  /// See mempool_routing.h.
   void use_private(c10::MempoolId_t id);
   void release_private(c10::MempoolId_t id) noexcept;
   int private_users(c10::MempoolId_t id);

@@ -10,10 +10,8 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <torch/library.h>
@@ -129,7 +127,7 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
               dropout);
   if (dropout > 0) {
     const Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
-    dropped = at::bernoulli(at::full_like(p, 1 - dropout)).div_(dropout < 1 ? 1 - dropout : 1);
+    dropped = at::empty_like(p).bernoulli_(1 - dropout).div_(dropout < 1 ? 1 - dropout : 1);
     output = at::matmul(p * dropped, v);
     logsumexp = at::empty({0}, query.options().dtype(at::kFloat));
   } else {

@@ -1,4 +1,4 @@
-// What Python asks of the monitor: statistics, reports of waits and of borrowed kernels, the op_support.
+// Bindings of csrc/diagnostics and of the support status of operators.
 #include "bindings.h"
 #include "diagnostics/op_stats.h"
 #include "diagnostics/sync_debug.h"

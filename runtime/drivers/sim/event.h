@@ -31,7 +31,7 @@ class Record : public Counted<Record> {
   /// Prepares for a recording, while nobody else has a reference.
   void begin(Stream& stream, bool timing);
 
-  /// A record that another process has made; it has no stream here. The ipc_event_watcher completes it.
+  /// A record that another process has made; it has no stream here. The event watcher completes it.
   static Ref<Record> of_other_process(Ref<SharedEvent> shared, uint64_t number, int process);
   bool is_of_other_process() const { return shared && !stream; }
   /// For such a record: done there, or never to be, since its process has died.

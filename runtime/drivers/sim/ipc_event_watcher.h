@@ -1,6 +1,6 @@
 // The thread that watches for records of other processes on behalf of streams that wait for them.
 //
-// One for the process, started by the first such wait. It sleeps until a doorbell of a ipc_registry rings,
+// One for the process, started by the first such wait. It sleeps until a doorbell of an IPC registry rings,
 // and looks every few milliseconds whether the processes that it waits for still live.
 #pragma once
 

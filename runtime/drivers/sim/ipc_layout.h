@@ -1,8 +1,8 @@
-// What processes that share memory see of each other: the ipc_registry, a file in memory that each process
+// What processes that share memory see of each other: the IPC registry, a file in memory that each process
 // which shares something has, and the handles, which name an entry of one.
 //
 // Note [Finding each other]
-// A handle has the number of a process, the number that the ipc_registry's file has there, and a place in it;
+// A handle has the number of a process, the number that the IPC registry's file has there, and a place in it;
 // who opens it goes through /proc/<pid>/fd. There the kernel lets in the same user (and who may trace any
 // process anyway) and nobody else. Nothing has a name in a file system or a socket's address that could be
 // left behind or be taken by another, and the process that shares needs no thread that answers. The entry has
@@ -11,7 +11,7 @@
 // peer is.
 //
 // Note [Holds are locks]
-// Each entry has a byte of the ipc_registry, which is never written: who holds the entry has that byte
+// Each entry has a byte of the IPC registry, which is never written: who holds the entry has that byte
 // locked, with a lock of its own opening of the file. The kernel ends such locks when a process does, killed
 // or not, so nothing is left behind; and the owner finds out whether anybody holds an entry by asking for a
 // conflict. Every process also locks a byte for its own number, by which others see that it lives.
@@ -22,10 +22,10 @@
 // Who opens locks first and then looks at the mark. So the two cannot miss each other.
 //
 // Note [Shared words are not trusted]
-// Every process that opens a ipc_registry can write all of it, and so can a process that means harm. Nobody
+// Every process that opens an IPC registry can write all of it, and so can a process that means harm. Nobody
 // checks a word there and then reads it again: read_once copies an entry into the private struct that is
 // checked and used. The owner keeps its own copy of what it issued and never learns a key or a secret from
-// the ipc_registry.
+// the IPC registry.
 #pragma once
 
 #include "config.h"
@@ -113,9 +113,9 @@ struct WireHandle {
 
   uint32_t kind;
   int32_t process;
-  int32_t file;  // the ipc_registry's number in that process
+  int32_t file;  // the IPC registry's number in that process
   uint32_t index;
-  uint64_t inode;  // of the ipc_registry
+  uint64_t inode;  // of the IPC registry
   uint64_t secret[2];
   uint64_t reserved[3];
 };

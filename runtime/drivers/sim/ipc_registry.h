@@ -1,6 +1,6 @@
-// This process's own ipc_registry: what it has named for other processes. See the notes in ipc_layout.h.
+// This process's own IPC registry: what it has named for other processes. See the notes in ipc_layout.h.
 //
-// Thread safety: every member function needs ipc_mutex(). The ipc_registry is made at first need and never
+// Thread safety: every member function needs ipc_mutex(). The IPC registry is made at first need and never
 // goes.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace openreg::sim {
 
 class Arena;
 
-/// Guards this process's ipc_registry, the peers that it knows, and what it has opened of theirs. May be
+/// Guards this process's IPC registry, the peers that it knows, and what it has opened of theirs. May be
 /// taken while an event's or a stream's lock is held; a device's may be taken under it.
 std::mutex& ipc_mutex();
 
@@ -42,7 +42,7 @@ class Places {
 
 class OwnLedger {
  public:
-  /// Makes the ipc_registry if there is none.
+  /// Makes the IPC registry if there is none.
   [[nodiscard]] static orError_t get(OwnLedger*& ipc_registry);
   /// NULL if there is none.
   static OwnLedger* existing();

@@ -15,10 +15,10 @@ namespace openreg::sim {
 /// True if the entry is the one that the handle names.
 bool matches(const WireHandle& handle, const Entry& entry);
 
-/// Another process's ipc_registry. Kept by what is held of it; with the last of that the file is closed.
+/// Another process's IPC registry. Kept by what is held of it; with the last of that the file is closed.
 class Peer {
  public:
-  /// Finds the ipc_registry of a handle. The words of a failure call what it names `what`.
+  /// Finds the IPC registry of a handle. The words of a failure call what it names `what`.
   [[nodiscard]] static orError_t find(const WireHandle& handle, const char* what,
                                       std::shared_ptr<Peer>& peer);
   ~Peer();

@@ -1,4 +1,4 @@
-// An event that several processes have: its entry in the ipc_registry of the process that made it.
+// An event that several processes have: its entry in the IPC registry of the process that made it.
 //
 // Thread safety: everything may be called from any thread. Making, opening and the end lock ipc_mutex().
 #pragma once

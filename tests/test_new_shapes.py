@@ -1,0 +1,80 @@
+"""Launches with shapes that are new at every call: what decides about them, and what they cost."""
+
+import threading
+
+import pytest
+import torch
+from blocked_stream import held
+from interpreter import execute
+
+F = torch.nn.functional
+
+
+@pytest.mark.parametrize("rows", [4, 40_000])
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
+def test_a_refusal_does_not_depend_on_earlier_calls(rows, order):
+    """The margin loss takes p = 1 and p = 2; whichever came before, p = 3 raises at the call."""
+    scores = torch.rand(rows, 5).to("openreg")
+    target = torch.zeros(rows, dtype=torch.long, device="openreg")
+    answers = {}
+
+    def call() -> None:
+        for p in order:
+            try:
+                torch.ops.aten.multi_margin_loss(scores, target, p)
+                answers[p] = "launched"
+            except RuntimeError as error:
+                answers[p] = str(error)
+        torch.openreg.synchronize()
+
+    thread = threading.Thread(target=call)  # without the launch cache of this thread
+    thread.start()
+    thread.join()
+    assert answers[1] == answers[2] == "launched"
+    assert "p" in answers[3] and answers[3] != "launched"
+
+
+def test_a_training_step_imports_no_compiler():
+    """Meta kernels in Python import hundreds of modules at their first call."""
+    execute(
+        """
+        import sys, torch
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to("openreg")
+        words = torch.nn.Embedding(100, 64).to("openreg")
+        stem = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.MaxPool2d(2)).to("openreg")
+        for batch in (2, 64):  # small calls make a dry run, large ones do not
+            tokens = torch.randint(0, 100, (batch, 32)).to("openreg")
+            images = torch.randn(batch, 1, 28, 28).to("openreg")
+            loss = layer(words(tokens)).square().mean() + stem(images).mean()
+            loss.backward()
+        assert loss.isfinite().item()
+        assert "torch._dynamo" not in sys.modules
+        """
+    )
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_attention_over_a_growing_sequence_is_launched(grad):
+    """Each length is new. No call waits for the stream, which is blocked."""
+    query = torch.randn(1, 2, 1, 16)
+    cache = torch.randn(1, 2, 40, 16)
+    on_device = [t.to("openreg").requires_grad_(grad) for t in (query, cache)]
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        results = [
+            F.scaled_dot_product_attention(on_device[0], on_device[1][:, :, :n], on_device[1][:, :, :n])
+            for n in range(9, 40)
+        ]
+    for n, result in zip(range(9, 40), results, strict=True):
+        expected = F.scaled_dot_product_attention(query, cache[:, :, :n], cache[:, :, :n])
+        torch.testing.assert_close(result.detach().cpu(), expected)
+
+
+def test_a_layer_norm_of_new_shapes_is_launched():
+    norm = torch.nn.LayerNorm(8)
+    data = torch.randn(70, 8)
+    norm_there, data_there = torch.nn.LayerNorm(8).to("openreg"), data.to("openreg")
+    with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
+        results = [norm_there(data_there[:n]) for n in range(1, 70)]
+    for n, result in zip(range(1, 70), results, strict=True):
+        torch.testing.assert_close(result.detach().cpu(), norm(data[:n]).detach())
