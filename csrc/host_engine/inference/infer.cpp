@@ -150,6 +150,54 @@ OutputPlanPtr infer_by_default(const c10::OperatorHandle& op, const OpTraits& tr
   return plan;
 }
 
+// The functional form of an out form with one output, if PyTorch infers its shapes in C++.
+std::optional<c10::OperatorHandle> structured_functional_form(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  const c10::OperatorName& name = op.operator_name();
+  if (op.schema().returns().size() != 1 || arguments.empty() || !arguments.back().is_out()) {
+    return std::nullopt;
+  }
+  const size_t suffix = name.overload_name.rfind("_out");
+  const std::string stem = suffix == std::string::npos ? std::string() : name.overload_name.substr(0, suffix);
+  for (const std::string& overload : {stem, std::string("Tensor")}) {
+    const auto found = c10::Dispatcher::singleton().findSchema({name.name, overload});
+    if (!found.has_value() || found->schema().arguments().size() + 1 != arguments.size() ||
+        !found->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+      continue;
+    }
+    const auto& others = found->schema().arguments();
+    if (std::equal(others.begin(), others.end(), arguments.begin(),
+                   [](const c10::Argument& a, const c10::Argument& b) { return *a.type() == *b.type(); })) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+// For an output that fits already: as in x.mul_(2), which is mul.out. Null for others.
+OutputPlanPtr infer_fitting_output(const c10::OperatorHandle& op, const OpTraits& traits,
+                                   const torch::jit::Stack& stack) {
+  const auto functional = structured_functional_form(op);
+  if (!functional.has_value() || !stack.back().isTensor() || !stack.back().toTensor().defined()) {
+    return {};
+  }
+  torch::jit::Stack call(stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end() - 1);
+  {
+    const DispatchKeyGuard below;
+    const InferenceScope inferring;
+    functional->redispatchBoxed(kDefault, &call);
+  }
+  const at::Tensor& output = stack.back().toTensor();
+  const at::Tensor& inferred = call.back().toTensor();
+  if (output.sizes() != inferred.sizes() || output.scalar_type() != inferred.scalar_type()) {
+    return {};
+  }
+  auto plan = c10::make_intrusive<OutputPlan>();
+  plan->results.emplace_back().argument = static_cast<int>(traits.arguments) - 1;
+  plan->can_launch = true;
+  return plan;
+}
+
 // An operator that only overwrites or updates its one tensor has nothing to infer.
 bool changes_only_itself(const OpTraits& traits, const torch::jit::Stack& stack) {
   if (traits.returned.size() != 1 || traits.returned[0] != 0 || traits.arguments == 0) {
@@ -202,6 +250,9 @@ OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& trait
   }
   if (traits.is_structured) {
     OutputPlanPtr plan = infer_by_default(op, traits, stack);
+    return kernel_accepts(op, traits, stack, OnRejection::CheckDtypes) ? plan : cannot_launch();
+  }
+  if (OutputPlanPtr plan = infer_fitting_output(op, traits, stack)) {
     return kernel_accepts(op, traits, stack, OnRejection::CheckDtypes) ? plan : cannot_launch();
   }
   if (may_dry_run(traits, stack) && !traits.has(OpFlag::kMayRejectData) && is_small(traits, stack)) {

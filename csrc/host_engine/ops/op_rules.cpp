@@ -317,6 +317,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::median.dim_values", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::dimension_is_empty},
     {.pattern = "aten::nanmedian.dim_values", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::dimension_is_empty},
 
+    {.pattern = "aten::relu", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::like_first},
     {.pattern = "aten::native_layer_norm", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::layer_norm},
     {.pattern = "aten::native_layer_norm_backward", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::layer_norm_backward},
     {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu", .flag = kShaped, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::flash_attention},

@@ -75,6 +75,11 @@ c10::DimVector for_each_dim(const IValue& value, int64_t dims) {
 
 }  // namespace
 
+bool shapes::like_first(const IValue* arguments, OutputPlan& plan) {
+  add_like(plan, arguments[0].toTensor());
+  return true;
+}
+
 bool shapes::layer_norm(const IValue* arguments, OutputPlan& plan) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto normalized = arguments[1].toDimVector();
