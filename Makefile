@@ -14,7 +14,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # On a machine with a GPU, `import torch` would leave the device alone.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short test-no-engine bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
@@ -24,7 +24,6 @@ help:
 	@echo 'test-libraries   installs transformers, lightning and their like into $(VENV), and trains with them'
 	@echo 'test-upstream PYTORCH=folder   the tests of a PyTorch checkout of version $(TORCH) on the device; hours'
 	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of each of its files'
-	@echo 'test-no-engine   a build without the host engine, and its device, memory, stream, event and copy tests'
 	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
 	@echo 'bench   the device beside the CPU, in one run'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
@@ -133,14 +132,6 @@ stress stress-tsan: $(VENV)/.ready
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
 	for streams in 1 8; do TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" \
 	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,$(ALLOCATIONS)) 8 $$streams || exit 1; done
-
-# Without the host engine: operators without a kernel fall back to the CPU.
-NO_ENGINE := build/no_engine
-test-no-engine: $(VENV)/.ready
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
-	  $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --upgrade --target $(NO_ENGINE)/site \
-	  -C build-dir=$(NO_ENGINE)/build -C cmake.define.OPENREG_HOST_ENGINE=OFF -C cmake.define.OPENREG_EXAMPLES=OFF .
-	PYTHONPATH=$(abspath $(NO_ENGINE)/site) $(BIN)/python -m pytest -q -p no:cacheprovider tests/no_engine
 
 # The short form of stress.
 test-stress:
