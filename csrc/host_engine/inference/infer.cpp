@@ -242,7 +242,7 @@ OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTra
 // operator; a dry run; a Meta kernel, most of which are Python.
 OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& traits,
                             const torch::jit::Stack& stack) {
-  if ((traits.rules.check != nullptr && traits.rules.check(&stack[stack.size() - traits.arguments]))) {
+  if (traits.rules.check != nullptr && traits.rules.check(&stack[stack.size() - traits.arguments])) {
     return cannot_launch();
   }
   if (traits.rules.shapes != nullptr) {
@@ -308,7 +308,7 @@ OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const
     throw;  // nothing to remember: it may fit the next time
   } catch (const std::exception&) {
     // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
-    // cases the call runs here and now, and what is wrong is said in the operator's own words.
+    // cases the call runs synchronously, and the kernel throws its own error.
     return cannot_launch();
   }
 }

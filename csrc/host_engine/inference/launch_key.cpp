@@ -53,8 +53,9 @@ int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
 
-}  // namespace
-
+// A number as a word of a key. `by_kind`: only what may decide whether an operator takes it: its sign,
+// whether it is zero or more than one, and how wide a type it needs; so a number that changes with every
+// call does not make every call a new one.
 int64_t number_word(const c10::IValue& number, bool by_kind) {
   if (!by_kind) {
     return number.isInt() ? number.toInt() : std::bit_cast<int64_t>(number.toDouble());
@@ -69,6 +70,8 @@ int64_t number_word(const c10::IValue& number, bool by_kind) {
   }
   return (value < 0 ? 1 : 0) | (width << 1);
 }
+
+}  // namespace
 
 bool LaunchKey::read(const OpTraits& traits, const torch::jit::Stack& stack, int64_t largest_dim) {
   traits_ = &traits;

@@ -12,11 +12,6 @@
 
 namespace openreg {
 
-/// A number as a word of a key. `by_kind`: only what may decide whether an operator takes it: its sign,
-/// whether it is zero or more than one, and how wide a type it needs; so a number that changes with every
-/// call does not make every call a new one.
-int64_t number_word(const c10::IValue& number, bool by_kind);
-
 class LaunchKey {
  public:
   /// Reads the last arguments of the stack. Returns false if there is something among them that a launch

@@ -10,7 +10,7 @@
 namespace openreg {
 
 /// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
-/// was: the operator has to run here and now. Throws at once what is wrong with shapes, dtypes and devices.
+/// was: the operator has to run synchronously. Shape, dtype and device errors throw at the call.
 /// `only_captured`: returns false unless the stream is captured into a graph. `warnings`: set if false is
 /// returned and the call is to warn.
 bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack,

@@ -83,14 +83,6 @@ class LaunchersSettings {
   bool gradients_before_;
 };
 
-template <typename Done>
-void wait_until(std::chrono::milliseconds patience, Done done) {
-  const auto begin = std::chrono::steady_clock::now();
-  while (!done() && std::chrono::steady_clock::now() - begin < patience) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-}
-
 // Work that waits in long queues is cold when its turn comes, so a thread that has got this far ahead
 // of a stream lets it catch up; but not for long, since the stream may be waiting for this very thread. The
 // runtime is asked at every kLaunchesPerLook-th launch of a thread; a prime, so that a thread which takes
@@ -107,7 +99,10 @@ void let_catch_up(orStream_t stream) {
   };
   if (C10_UNLIKELY(pending_there() >= kFarAhead)) {
     const GilRelease waiting;
-    wait_until(kPatience, [&] { return pending_there() <= kCaughtUp; });
+    const auto begin = std::chrono::steady_clock::now();
+    while (pending_there() > kCaughtUp && std::chrono::steady_clock::now() - begin < kPatience) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   }
 }
 

@@ -178,8 +178,7 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
   const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
-    // A correction decides whether a variance warns; see inference/call_warnings.h.
-    traits->by_kind.push_back(!by_value && is_number(argument.type()) && argument.name() != "correction");
+    traits->by_kind.push_back(!by_value && is_number(argument.type()));
   }
   for (const c10::Argument& result : schema.returns()) {
     traits->returned.push_back(argument_returned(schema, result));
