@@ -71,6 +71,19 @@ test-python: build
 	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --ignore tests/wheel
 	$(BIN)/python -m pytest -q -m timing --ignore tests/wheel
 
+# The modules with the CPU fallback instead of the host engine: a copy of the installed package, with these two
+# libraries replaced.
+NO_ENGINE_TESTS = autoload copy cpu_fallback device event guard hooks memory memory_settings memory_snapshot \
+  memory_stats pinned_memory process random serialization storage stream
+test-no-engine: build
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/package --target bindings_no_engine
+	rm -rf build/no_engine && mkdir -p build/no_engine
+	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg build/no_engine
+	rm build/no_engine/torch_openreg/_C.*.so build/no_engine/torch_openreg/lib/libtorch_openreg.so
+	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/package --component no_engine --prefix build/no_engine
+	PYTHONPATH=build/no_engine $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
+	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
+
 # Every sample of every dtype in every schedule; half an hour and more.
 test-ops: build
 	OPENREG_TEST_OPS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/ops

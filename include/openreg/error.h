@@ -8,6 +8,14 @@
 #ifndef OPENREG_ERROR_H_
 #define OPENREG_ERROR_H_
 
+/* In C an enum holds any int. In C++ it does so only with a fixed type; a value that a later version has
+ * added is then valid in an older program. */
+#if defined(__cplusplus)
+#define OR_INT_ENUM : int
+#else
+#define OR_INT_ENUM
+#endif
+
 /* X(name, number, class, text) */
 #define OR_ERRORS(X)                                                                                        \
   X(orSuccess, 0, orClassNone, "no error")                                                                  \
@@ -29,7 +37,7 @@
   X(orErrorCaptureInvalidated, 16, orClassOperationFailed, "the capture was invalidated by an earlier call")
 
 /* What a program may still do after an error. */
-typedef enum orErrorClass {
+typedef enum orErrorClass OR_INT_ENUM {
   orClassNone = 0,            /* nothing went wrong */
   orClassRetry = 1,           /* ask again later */
   orClassOutOfMemory = 2,     /* free something, then try again */
@@ -40,7 +48,7 @@ typedef enum orErrorClass {
 } orErrorClass;
 
 #define OR_DEFINE_ERROR(name, number, class_, text) name = number,
-typedef enum orError_t { OR_ERRORS(OR_DEFINE_ERROR) } orError_t;
+typedef enum orError_t OR_INT_ENUM { OR_ERRORS(OR_DEFINE_ERROR) } orError_t;
 #undef OR_DEFINE_ERROR
 
 #if defined(__cplusplus)

@@ -237,7 +237,7 @@ OR_API orError_t orIpcOpenEventHandle(orEvent_t* event, const orIpcEventHandle_t
 
 /* ---- Tracing ------------------------------------------------------------------------------------------ */
 
-typedef enum orTraceKind {
+typedef enum orTraceKind OR_INT_ENUM {
   orTraceKernel = 0,
   orTraceMemcpy = 1,
   orTraceMemset = 2,
@@ -247,7 +247,7 @@ typedef enum orTraceKind {
   orTraceInstant = 6 /* a moment of a program */
 } orTraceKind;
 
-typedef enum orTracePhase {
+typedef enum orTracePhase OR_INT_ENUM {
   orTraceLaunched = 0, /* on the launching thread, inside the launching call */
   orTraceFinished = 1, /* on any thread, once for each launch, with the times */
   orTraceReturned = 2  /* on the launching thread, when the launching call ends, with the times of the call;

@@ -33,7 +33,7 @@ typedef struct orDeviceProperties {
 #define OR_CAP_PRIORITIES (1ull << 3)      /* stream priorities are respected */
 #define OR_CAP_IPC (1ull << 4)             /* memory and events can be shared between processes */
 
-typedef enum orMemoryType {
+typedef enum orMemoryType OR_INT_ENUM {
   orMemoryTypeUnregistered = 0, /* ordinary host memory, unknown to the runtime */
   orMemoryTypeHost = 1,         /* pinned: from orMallocHost, or given to orHostRegister */
   orMemoryTypeDevice = 2
@@ -48,7 +48,7 @@ typedef struct orPointerAttributes {
   void* kernel_view; /* where a kernel finds this byte; NULL if the device has no kernel view */
 } orPointerAttributes;
 
-typedef enum orMemcpyKind {
+typedef enum orMemcpyKind OR_INT_ENUM {
   orMemcpyHostToHost = 0,
   orMemcpyHostToDevice = 1,
   orMemcpyDeviceToHost = 2,
@@ -75,19 +75,19 @@ typedef struct orKernel {
 typedef void (*orHostFunction)(void* user);
 
 /* Whom a capture forbids to free memory, which waits for the device. See orStreamBeginCapture. */
-typedef enum orCaptureMode {
+typedef enum orCaptureMode OR_INT_ENUM {
   orCaptureGlobal = 0,      /* every thread */
   orCaptureThreadLocal = 1, /* the thread that began the capture */
   orCaptureRelaxed = 2      /* nobody */
 } orCaptureMode;
 
-typedef enum orCaptureStatus {
+typedef enum orCaptureStatus OR_INT_ENUM {
   orCaptureNone = 0,
   orCaptureActive = 1,
   orCaptureBroken = 2 /* invalidated, and not yet ended */
 } orCaptureStatus;
 
-typedef enum orGraphNodeKind {
+typedef enum orGraphNodeKind OR_INT_ENUM {
   orGraphNodeKernel = 0, /* also a host function */
   orGraphNodeMemcpy = 1,
   orGraphNodeMemset = 2
@@ -106,7 +106,7 @@ typedef struct orGraphNode {
   size_t after_count;
 } orGraphNode;
 
-typedef enum orEventFlags {
+typedef enum orEventFlags OR_INT_ENUM {
   orEventDefault = 0,
   orEventDisableTiming = 1, /* cheaper; elapsed time is an error */
   orEventInterprocess = 2   /* other processes can wait for it; only with orEventDisableTiming */
@@ -123,7 +123,7 @@ typedef struct orIpcEventHandle_t {
 } orIpcEventHandle_t;
 
 /* When and in which order work that may run does run. See orSetSchedule. */
-typedef enum orSchedule {
+typedef enum orSchedule OR_INT_ENUM {
   orScheduleAsync = 0,      /* as soon as a worker is free */
   orScheduleBlocking = 1,   /* every launch runs before it returns */
   orScheduleAdversarial = 2 /* delayed and interleaved as badly as the ordering rules permit, from a seed */

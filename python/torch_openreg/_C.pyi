@@ -90,8 +90,14 @@ def wait_response() -> int: ...
 def reported_waits() -> tuple[int, str]: ...  # how many, and the operator of the last
 def set_borrowed_response(response: int, allowed: Sequence[str], /) -> None: ...
 def borrowed_response() -> tuple[int, list[str]]: ...
+
+# host_engine.cpp, in a build with the host engine
+HOST_ENGINE: bool
 def op_support(namespace: str, /) -> list[tuple[str, str, bool]]: ...  # name, support, depends on data
 def op_rule_matches() -> list[tuple[str, str, str, int]]: ...  # pattern, reason, torch, operators that match
+
+# cpu_fallback.cpp, in a build without it
+def cpu_fallbacks() -> dict[str, int]: ...  # calls of each operator that ran on the CPU
 
 # process.cpp
 def share_storage(storage: torch.UntypedStorage, /) -> tuple[int, int, bytes, list[bytes]]: ...

@@ -15,6 +15,7 @@ inline c10::Stream stream_of(int64_t id, int device) {
 void bind_graph(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_monitor(py::module_& m);
+void bind_operators(py::module_& m);  // in host_engine.cpp or cpu_fallback.cpp
 void bind_process(py::module_& m);
 void bind_storage(py::module_& m);
 void bind_profiler(py::module_& m);

@@ -12,10 +12,6 @@
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
-#ifdef OPENREG_HOST_ENGINE
-#include "host_engine/engine.h"
-#endif
-
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
@@ -170,9 +166,7 @@ void bind_random(py::module_& m) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
-#ifdef OPENREG_HOST_ENGINE
-  openreg::register_engine();
-#endif
+  bind_operators(m);
   bind_devices(m);
   bind_streams(m);
   bind_random(m);

@@ -1,14 +1,7 @@
-// Bindings of csrc/diagnostics and of the support status of operators.
+// Bindings of csrc/diagnostics.
 #include "bindings.h"
 #include "diagnostics/op_stats.h"
 #include "diagnostics/sync_debug.h"
-
-#ifdef OPENREG_HOST_ENGINE
-#include "host_engine/op_support.h"
-#include "host_engine/ops/op_rules.h"
-#else
-#include "operators/cpu_fallback.h"
-#endif
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -57,23 +50,4 @@ void bind_monitor(py::module_& m) {
           auto [response, allowed] = openreg::borrowed_response();
           return std::pair(static_cast<int>(response), std::move(allowed));
         }));
-#ifdef OPENREG_HOST_ENGINE
-  m.def("op_support", wrap_pybind_function_no_gil([](const std::string& name_space) {
-          std::vector<std::tuple<std::string, std::string, bool>> all;
-          for (openreg::OpSupport& op : openreg::op_support(name_space)) {
-            all.emplace_back(std::move(op.name), std::move(op.support), op.depends_on_data);
-          }
-          return all;
-        }));
-  m.def("op_rule_matches", wrap_pybind_function_no_gil([] {
-          std::vector<std::tuple<std::string, std::string, std::string, size_t>> all;
-          for (openreg::OpRuleMatches& rule : openreg::op_rule_matches()) {
-            all.emplace_back(std::move(rule.pattern), std::move(rule.reason), std::move(rule.torch),
-                             rule.matches);
-          }
-          return all;
-        }));
-#else
-  m.def("cpu_fallbacks", wrap_pybind_function_no_gil(openreg::cpu_fallbacks));
-#endif
 }
