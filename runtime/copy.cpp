@@ -111,7 +111,7 @@ orError_t run_copy(void* args, char*, size_t) {
 
 constexpr orKernel kCopyNow = {"copy", &run_copy, nullptr};
 
-const void* reachable(const Side& side, ptrdiff_t offset) {
+const void* kernel_address(const Side& side, ptrdiff_t offset) {
   return side.on_device() ? static_cast<const char*>(side.pointer) + offset : side.pointer;
 }
 
@@ -121,7 +121,7 @@ orError_t copy_now(Runtime& runtime, const char* function, const Side& dst, cons
   auto* offset = runtime.driver().kernel_view_offset;
   if (dst.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(dst.device(), &to)));
   if (src.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(src.device(), &from)));
-  CopyNow args = {const_cast<void*>(reachable(dst, to)), reachable(src, from), size};
+  CopyNow args = {const_cast<void*>(kernel_address(dst, to)), kernel_address(src, from), size};
   TracedWork* work = begin_traced(runtime, *stream, function, orTraceMemcpy, kTraceNames[kind], size, kind);
   return run_now(runtime, *stream, kCopyNow, &args, work);
 }

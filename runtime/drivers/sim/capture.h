@@ -4,8 +4,8 @@
 // A captured stream refers to its capture, and its work is added to the capture instead of its queue. Each
 // operation becomes a node that depends on the tails of the stream: the latest nodes that the next operation
 // must follow. An event recorded on the stream copies the tails. A stream that waits for the event adds them
-// to its own tails, and joins the capture if it is not a member. When the capture ends, every node must be an
-// ancestor of the tails of the origin stream; otherwise a stream was not joined.
+// to its own tails, and joins the capture if it is not a member. When the capture ends, every node must be a
+// tail of the origin stream or an ancestor of one; otherwise a stream was not joined.
 //
 // Note [Rejected calls]
 // A call that a capture does not permit is rejected and invalidates the capture. The message of the first

@@ -85,8 +85,7 @@ class OwnIpcRegistry {
   IpcRegistry* const shared_;
   EntrySlots memory_slots_{IpcRegistry::kMemoryEntries, 0};
   EntrySlots event_slots_{IpcRegistry::kEventEntries, IpcRegistry::kEventLocks};
-  std::multimap<std::pair<uint64_t, uint64_t>, uint32_t>
-      named_;  // arena and start of the allocation, to its entries
+  std::multimap<std::pair<uint64_t, uint64_t>, uint32_t> named_;  // (arena, start of allocation) to entries
   // By entry index; see Note [Shared memory is not trusted].
   std::unordered_map<uint32_t, Issued> memory_issued_, events_issued_;
 };
