@@ -1,6 +1,6 @@
-// What the runtime knows of memory: the live allocations of all devices and the pinned host ranges.
+// Table of live allocations: memory of all devices, and pinned host ranges.
 //
-// Thread safety: everything may be called from any thread; look-ups share the lock.
+// Thread safety: all members may be called from any thread; lookups take a shared lock.
 #pragma once
 
 #include "openreg/types.h"
@@ -12,46 +12,46 @@
 
 namespace openreg {
 
-/// kImported: of another process, open here.
+/// kImported: memory of another process that is open here.
 enum class AllocationKind { kDevice, kImported, kPinned, kRegistered };
 
 struct Allocation {
   uintptr_t base = 0;
-  size_t size = 0;     // as asked for
-  size_t rounded = 0;  // as the driver gave it
+  size_t size = 0;     // as requested
+  size_t rounded = 0;  // as allocated by the driver
   AllocationKind kind = AllocationKind::kDevice;
   int device = -1;
-  bool freeing = false;  // claimed by a free that still waits; no longer alive to others
-  bool named = false;    // for other processes
+  bool freeing = false;  // a thread is freeing it; lookups no longer find it
+  bool named = false;    // has interprocess handles
 
   bool on_device() const { return kind == AllocationKind::kDevice || kind == AllocationKind::kImported; }
 };
 
-/// What a pointer is. `known` is false for ordinary host memory.
+/// Result of a lookup. `known` is false for pageable host memory.
 struct PointerInfo {
   bool known = false;
-  bool freed = false;  // was device memory once and is not in a live allocation: nobody may touch it
+  bool freed = false;  // a device address outside of live allocations; an access would fault
   Allocation allocation;
 };
 
 class Allocations {
  public:
-  /// False if the range overlaps one that is there.
+  /// Returns false if the range overlaps a live allocation.
   [[nodiscard]] bool insert(const Allocation& allocation);
   PointerInfo find(const void* pointer) const;
-  /// Begins to free the allocation that starts at `pointer` and is of the kind. Exactly one caller gets true;
-  /// it ends with erase() or restore(). On false, `found` says what the pointer is instead.
+  /// Begins to free the allocation of this kind that starts at `pointer`. Exactly one caller gets true and
+  /// must then call erase() or restore(). On false, `found` describes the pointer.
   [[nodiscard]] bool claim(const void* pointer, AllocationKind kind, PointerInfo& found);
   void restore(const Allocation& allocation);
-  /// False if a reset of the device was faster and has freed it already.
+  /// Returns false if a reset of the device has already freed it.
   [[nodiscard]] bool erase(const Allocation& allocation);
-  /// Marks the live allocation at `base` as named for other processes.
+  /// Marks the live allocation at `base` as having interprocess handles.
   void mark_named(uintptr_t base);
-  /// Memory of another process was opened, perhaps not for the first time. False if the range overlaps other
+  /// Adds memory of another process, unless it is already present. Returns false if the range overlaps other
   /// memory.
   [[nodiscard]] bool insert_import(const Allocation& allocation);
   void erase_import(uintptr_t base);
-  /// Forgets all memory of a device and returns what there was, but for what is imported: that stays.
+  /// Removes and returns all allocations of a device. Imported memory stays.
   std::vector<Allocation> erase_device(int device);
 
  private:
@@ -61,8 +61,8 @@ class Allocations {
 
   mutable std::shared_mutex mutex_;  // guards everything below
   std::map<uintptr_t, Allocation> live_;
-  // Begin to end of every address that ever was device memory, merged: a stale device pointer must not be
-  // mistaken for pageable host memory, since copying from it would fault.
+  // Merged ranges (begin to end) of all addresses that were device memory at any time. A stale device pointer
+  // must not be mistaken for pageable host memory: a copy from it would fault.
   std::map<uintptr_t, uintptr_t> device_ranges_;
 };
 

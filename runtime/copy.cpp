@@ -1,13 +1,13 @@
-// Copies and fills of openreg.h.
+// The copy and fill functions of openreg.h.
 //
 // Note [Pageable memory]
-// Work in flight may only use host memory that stays as it is. Pinned memory does by contract. A small
-// pageable source is copied into a block of our own, which the end of the work frees; for a large one, and
-// for every pageable destination, the call waits.
+// Asynchronous work needs host memory that stays valid and unchanged. Callers guarantee this for pinned
+// memory. A small pageable source is copied into a staging block (Snapshot), which is freed when the copy is
+// done. For a large pageable source, and for every pageable destination, the call waits.
 //
-// Note [Copies that wait]
-// Where kernels are host code, a copy that the caller waits for is a kernel that runs at once: on an idle
-// stream it needs no other thread.
+// Note [Synchronous copies]
+// If kernels are host code, a synchronous copy is a kernel that runs on the calling thread: on an idle stream
+// it needs no other thread.
 #include "run.h"
 #include "runtime.h"
 #include "trace.h"
@@ -42,7 +42,7 @@ orError_t look_up(Runtime& runtime, const char* function, const char* role, cons
   if (!pointer) return fail(orErrorInvalidValue, "%s: the %s is NULL", function, role);
   side = {role, pointer, runtime.allocations.find(pointer)};
   if (side.info.freed) {
-    return fail(orErrorInvalidPointer, "%s: the %s %p is device memory that was freed, or never handed out",
+    return fail(orErrorInvalidPointer, "%s: the %s %p is device memory that was freed or never allocated",
                 function, role, pointer);
   }
   if (!side.info.known) return orSuccess;
@@ -50,8 +50,8 @@ orError_t look_up(Runtime& runtime, const char* function, const char* role, cons
   const size_t offset = reinterpret_cast<uintptr_t>(pointer) - allocation.base;
   if (size <= allocation.size - offset) return orSuccess;
   return fail(orErrorInvalidValue,
-              "%s: %zu bytes from offset %zu run out of the %s's allocation of %zu bytes at %p", function,
-              size, offset, role, allocation.size, reinterpret_cast<void*>(allocation.base));
+              "%s: %zu bytes from offset %zu exceed the %s's allocation of %zu bytes at %p", function, size,
+              offset, role, allocation.size, reinterpret_cast<void*>(allocation.base));
 }
 
 orMemcpyKind infer(const Side& dst, const Side& src) {
@@ -67,7 +67,7 @@ constexpr const char* kTraceNames[] = {"memcpy host to host", "memcpy host to de
 orError_t check_kind(const char* function, const Side& dst, const Side& src, orMemcpyKind kind,
                      orMemcpyKind& actual) {
   if (kind < orMemcpyHostToHost || kind > orMemcpyDefault) {
-    return fail(orErrorInvalidValue, "%s: there is no kind %d of copy", function, static_cast<int>(kind));
+    return fail(orErrorInvalidValue, "%s: invalid copy kind %d", function, static_cast<int>(kind));
   }
   actual = infer(dst, src);
   if (kind == actual || kind == orMemcpyDefault) return orSuccess;
@@ -78,7 +78,7 @@ orError_t check_kind(const char* function, const Side& dst, const Side& src, orM
       function, kKindNames[kind], src.pointer, describe(src), dst.pointer, describe(dst));
 }
 
-// Ends the life of a snapshot, then tells the trace if there is one.
+// A staging copy of a pageable source. done() reports to the trace, if there is one, and frees the copy.
 struct Snapshot {
   TracedWork* work;
 
@@ -111,7 +111,7 @@ orError_t run_copy(void* args, char*, size_t) {
 
 constexpr orKernel kCopyNow = {"copy", &run_copy, nullptr};
 
-const void* reachable(const Side& side, ptrdiff_t offset) {
+const void* kernel_address(const Side& side, ptrdiff_t offset) {
   return side.on_device() ? static_cast<const char*>(side.pointer) + offset : side.pointer;
 }
 
@@ -121,7 +121,7 @@ orError_t copy_now(Runtime& runtime, const char* function, const Side& dst, cons
   auto* offset = runtime.driver().kernel_view_offset;
   if (dst.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(dst.device(), &to)));
   if (src.on_device()) OR_RETURN_IF_ERROR(from_driver(offset(src.device(), &from)));
-  CopyNow args = {const_cast<void*>(reachable(dst, to)), reachable(src, from), size};
+  CopyNow args = {const_cast<void*>(kernel_address(dst, to)), kernel_address(src, from), size};
   TracedWork* work = begin_traced(runtime, *stream, function, orTraceMemcpy, kTraceNames[kind], size, kind);
   return run_now(runtime, *stream, kCopyNow, &args, work);
 }
@@ -141,13 +141,13 @@ orError_t submit_copy(Runtime& runtime, const char* function, const StreamPin& s
   const orError_t error = from_driver(runtime.driver().stream_copy(stream->driver, dst, src, size, kind,
                                                                    observer.done ? &observer : nullptr));
   if (error) {
-    if (work) work->refused(error);
+    if (work) work->rejected(error);
     std::free(taken);
   }
   return error;
 }
 
-// `wait`: the caller wants the bytes there when it returns, whatever the memory.
+// `wait`: synchronous for all kinds of memory.
 orError_t copy(Runtime& runtime, const char* function, const Side& dst, const Side& src, size_t size,
                orMemcpyKind kind, const StreamPin& stream, bool wait) {
   if (kind == orMemcpyDeviceToDevice && dst.device() != src.device()) {
@@ -163,8 +163,7 @@ orError_t copy(Runtime& runtime, const char* function, const Side& dst, const Si
   const bool to_pageable = !dst.on_device() && dst.pageable();
   if ((from_pageable || to_pageable) && runtime.captured(*stream)) {
     return from_driver(runtime.driver().stream_check_uncaptured(
-        stream->driver,
-        "a copy from or to pageable host memory, which may be gone by then: pin the memory; it"));
+        stream->driver, "a copy from or to pageable host memory (pin the memory)"));
   }
   const bool snapshot = from_pageable && !to_pageable && !wait && size <= kLargestSnapshot;
   const bool waits = wait || to_pageable || (from_pageable && !snapshot);
@@ -236,7 +235,7 @@ orError_t fill(Runtime& runtime, const char* function, void* ptr, int value, siz
   if (work) observer = work->observer();
   const orError_t error =
       from_driver(runtime.driver().stream_fill(pin->driver, ptr, value, size, work ? &observer : nullptr));
-  if (error && work) work->refused(error);
+  if (error && work) work->rejected(error);
   if (error || !wait) return error;
   return from_driver(runtime.driver().stream_synchronize(pin->driver));
 }

@@ -90,8 +90,7 @@ orError_t orGetKernelViewOffset(ptrdiff_t* offset, int device) {
 orError_t orSetSchedule(orSchedule schedule, uint64_t seed) {
   if (schedule != orScheduleAsync && schedule != orScheduleBlocking && schedule != orScheduleAdversarial) {
     return fail(orErrorInvalidValue,
-                "orSetSchedule: there is no schedule %d; 0 to 2 are async, blocking and "
-                "adversarial",
+                "orSetSchedule: invalid schedule %d; use 0 (async), 1 (blocking) or 2 (adversarial)",
                 static_cast<int>(schedule));
   }
   return with_runtime([&](Runtime& runtime) { return runtime.set_schedule(schedule, seed); });

@@ -21,7 +21,7 @@ constexpr Entry kTable[] = {OR_ERRORS(OR_TABLE_ENTRY)};
 #undef OR_TABLE_ENTRY
 
 constexpr Entry kUnknown = {orErrorInvalidValue, "orErrorUnknown", orClassOperationFailed,
-                            "no error has this number"};
+                            "unrecognized error code"};
 
 const Entry& entry(orError_t code) {
   for (const Entry& candidate : kTable) {
@@ -30,14 +30,14 @@ const Entry& entry(orError_t code) {
   return kUnknown;
 }
 
-constexpr size_t kWordsSize = 1024;
+constexpr size_t kMessageSize = 1024;
 
-// No constructor and no destructor, so that it can be used at any moment of a thread's life.
+// No constructor and no destructor, so that it is usable until the thread ends.
 struct ThreadState {
   orError_t last;
-  const char* message;  // general text, or `words`
-  char words[kWordsSize];
-  char driver_words[kWordsSize];
+  const char* message;  // the general text of the code, or `buffer`
+  char buffer[kMessageSize];
+  char driver_message[kMessageSize];
 };
 thread_local ThreadState thread_state;
 
@@ -47,9 +47,9 @@ orError_t fail(orError_t code, const char* format, ...) {
   ThreadState& state = thread_state;
   std::va_list values;
   va_start(values, format);
-  std::vsnprintf(state.words, sizeof(state.words), format, values);
+  std::vsnprintf(state.buffer, sizeof(state.buffer), format, values);
   va_end(values);
-  state.message = state.words;
+  state.message = state.buffer;
   state.last = code;
   return code;
 }
@@ -59,15 +59,16 @@ orError_t not_ready() {
   return orErrorNotReady;
 }
 
-void report_from_driver(const char* words) {
-  if (words) std::snprintf(thread_state.driver_words, kWordsSize, "%s", words);
+void report_from_driver(const char* message) {
+  if (message) std::snprintf(thread_state.driver_message, kMessageSize, "%s", message);
 }
 
 orError_t fail_from_driver(orError_t code) {
   if (code == orErrorNotReady) return not_ready();
   ThreadState& state = thread_state;
-  const orError_t result = fail(code, "%s", state.driver_words[0] ? state.driver_words : entry(code).text);
-  state.driver_words[0] = '\0';
+  const orError_t result =
+      fail(code, "%s", state.driver_message[0] ? state.driver_message : entry(code).text);
+  state.driver_message[0] = '\0';
   return result;
 }
 
@@ -75,13 +76,13 @@ orError_t fail_from_exception() noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return fail(orErrorOutOfHostMemory, "the host has no memory left for the runtime's own bookkeeping");
+    return fail(orErrorOutOfHostMemory, "out of host memory in the runtime");
   } catch (const std::system_error& error) {
-    return fail(orErrorSystem, "a call of the operating system failed: %s", error.what());
+    return fail(orErrorSystem, "operating system call failed: %s", error.what());
   } catch (const std::exception& error) {
-    return fail(orErrorDriver, "the runtime met an exception that it does not know: %s", error.what());
+    return fail(orErrorDriver, "unexpected exception in the runtime: %s", error.what());
   } catch (...) {
-    return fail(orErrorDriver, "the runtime met an exception that it does not know");
+    return fail(orErrorDriver, "unexpected exception in the runtime");
   }
 }
 

@@ -1,7 +1,7 @@
-// Errors: the calling thread's last one, and the words for it.
+// The last error of the calling thread, and its message.
 //
-// Every function here touches only the calling thread's own state, takes no lock and allocates nothing, so
-// that it works in a forked child and when memory has run out.
+// Functions here access only thread-local state, take no lock and allocate no memory, so they work in a
+// forked child and when the host is out of memory.
 #pragma once
 
 #include "openreg/openreg.h"
@@ -10,25 +10,25 @@
 
 namespace openreg {
 
-/// Remembers the code and the sentence for this thread; returns the code.
+/// Sets the last error and the message of this thread; returns the code.
 [[nodiscard]] [[gnu::format(printf, 2, 3)]] orError_t fail(orError_t code, const char* format, ...);
 
-/// An answer rather than an error: leaves general words and does not become the last error.
+/// Returns orErrorNotReady with its general text; does not set the last error.
 [[nodiscard]] orError_t not_ready();
 
-/// What drivers call through orHost.report: the words for the error they are about to return.
-void report_from_driver(const char* words);
+/// orHost.report: sets the message of the error that the driver is about to return.
+void report_from_driver(const char* message);
 
 [[nodiscard]] orError_t fail_from_driver(orError_t code);
 
-/// A driver's answer, with its words if it gave any.
+/// Converts the result of a driver entry; a failure gets the driver's message, if it reported one.
 [[nodiscard]] inline orError_t from_driver(orError_t code) {
   return code == orSuccess ? orSuccess : fail_from_driver(code);
 }
 
 [[nodiscard]] orError_t fail_from_exception() noexcept;
 
-/// The body of every extern "C" function: no exception leaves it.
+/// Wraps the body of an extern "C" function: converts exceptions to error codes.
 template <typename Body>
 [[nodiscard]] orError_t noexcept_boundary(Body&& body) noexcept {
   try {
@@ -40,7 +40,7 @@ template <typename Body>
 
 }  // namespace openreg
 
-/// Returns from the enclosing function with the error of `expression`, if it is one.
+/// Returns from the enclosing function if `expression` is an error.
 #define OR_RETURN_IF_ERROR(expression)                            \
   do {                                                            \
     if (const orError_t or_error = (expression)) return or_error; \

@@ -14,8 +14,8 @@ orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
   if (!event) return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
   constexpr unsigned kKnown = orEventDisableTiming | orEventInterprocess;
   if (flags & ~kKnown) {
-    return fail(orErrorInvalidValue, "orEventCreateWithFlags: flags is 0x%x; known is only 0x%x", flags,
-                kKnown);
+    return fail(orErrorInvalidValue, "orEventCreateWithFlags: invalid flags 0x%x; supported flags are 0x%x",
+                flags, kKnown);
   }
   if ((flags & orEventInterprocess) && !(flags & orEventDisableTiming)) {
     return fail(orErrorInvalidValue,
@@ -47,8 +47,8 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
     if (event_pin->device != stream_pin->device) {
       return fail(orErrorInvalidValue,
-                  "the event belongs to device %d and the stream to device %d; record it on a stream of its "
-                  "own device, and let the other wait for it",
+                  "the event belongs to device %d and the stream to device %d; record it on a stream of the "
+                  "event's device and make the other stream wait for the event",
                   event_pin->device, stream_pin->device);
     }
     return from_driver(runtime.driver().event_record(event_pin->driver, stream_pin->driver));
@@ -90,7 +90,8 @@ orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end
     OR_RETURN_IF_ERROR(runtime.pin_event(start, start_pin));
     OR_RETURN_IF_ERROR(runtime.pin_event(end, end_pin));
     if (!runtime.has_capability(OR_CAP_TIMING)) {
-      return fail(orErrorNotSupported, "the driver '%s' has no events with timing", runtime.driver().name);
+      return fail(orErrorNotSupported, "the driver '%s' does not support events with timing",
+                  runtime.driver().name);
     }
     if ((start_pin->flags | end_pin->flags) & orEventDisableTiming) {
       return fail(orErrorInvalidValue, "the %s event was created without timing; create it with flags 0",

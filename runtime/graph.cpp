@@ -12,7 +12,7 @@ namespace {
 
 orError_t check_graphs(const Runtime& runtime) {
   if (runtime.driver().stream_begin_capture) return orSuccess;
-  return fail(orErrorNotSupported, "the driver '%s' has no graphs", runtime.driver().name);
+  return fail(orErrorNotSupported, "the driver '%s' does not support graphs", runtime.driver().name);
 }
 
 orTraceKind trace_kind(const orGraphNode& node) {
@@ -20,7 +20,7 @@ orTraceKind trace_kind(const orGraphNode& node) {
   return node.kind == orGraphNodeMemset ? orTraceMemset : orTraceKernel;
 }
 
-// Each launch tells the trace of every node, as if each had been launched by itself.
+// Traces every node as if it were launched separately.
 orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamInfo& stream) {
   std::vector<TracedWork*> works;
   std::vector<orObserver> observers;
@@ -41,7 +41,7 @@ orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamIn
       from_driver(runtime.driver().graph_launch(graph.driver, stream.driver, observers.data()));
   if (error) {
     for (TracedWork* work : works) {
-      if (work) work->refused(error);
+      if (work) work->rejected(error);
     }
   }
   return error;
@@ -53,7 +53,7 @@ extern "C" {
 
 orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode) {
   if (mode < orCaptureGlobal || mode > orCaptureRelaxed) {
-    return fail(orErrorInvalidValue, "orStreamBeginCapture: there is no mode %d", static_cast<int>(mode));
+    return fail(orErrorInvalidValue, "orStreamBeginCapture: invalid capture mode %d", static_cast<int>(mode));
   }
   return with_runtime([&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_graphs(runtime));
@@ -73,7 +73,7 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
     OR_RETURN_IF_ERROR(
         from_driver(runtime.driver().stream_end_capture(pin->driver, &info.driver, &info.nodes)));
     uint64_t handle;
-    OR_RETURN_IF_ERROR(runtime.adopt_graph(info, handle));
+    OR_RETURN_IF_ERROR(runtime.add_graph(info, handle));
     *graph = as_graph(handle);
     return orSuccess;
   });
@@ -154,7 +154,8 @@ orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node) {
     GraphPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_graph(graph, pin));
     if (index >= pin->nodes) {
-      return fail(orErrorInvalidValue, "orGraphGetNode: there is no node %zu; the graph has %zu", index,
+      return fail(orErrorInvalidValue,
+                  "orGraphGetNode: node index %zu is out of range; the graph has %zu nodes", index,
                   pin->nodes);
     }
     return from_driver(runtime.driver().graph_node(pin->driver, index, node));

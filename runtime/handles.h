@@ -1,8 +1,8 @@
-// Handles that are numbers: a table of slots which are never freed and carry a generation.
+// Table of numeric handles. Slots are never freed and have a generation.
 //
-// Thread safety: everything may be called from any thread. Looking a handle up takes no lock. A looked-up
-// object is pinned: destroying the handle makes it unknown at once, and the object itself goes when the last
-// pin does, so that a call in flight never meets a dead one.
+// Thread safety: all members may be called from any thread. Lookup takes no lock and pins the object.
+// Destroying the handle invalidates it immediately; the object is destroyed with the last pin, so a call in
+// progress never uses a destroyed object.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@ class HandleTable {
   struct Slot;
 
  public:
-  /// Called once for each object, by whoever lets go of it last. Must not throw.
+  /// Called once for each object, on the thread that releases the last pin. Must not throw.
   using Destroy = void (*)(const Payload&);
 
-  /// `tag` tells the handles of this table from those of another.
+  /// `tag` distinguishes the handles of this table from those of other tables.
   HandleTable(uint8_t tag, Destroy destroy) : tag_(tag), destroy_(destroy) {}
 
   class Pin {
@@ -51,7 +51,7 @@ class HandleTable {
     uint32_t index_ = 0;
   };
 
-  /// The new handle; 0 if the table is full.
+  /// Returns the new handle, or 0 if the table is full.
   uint64_t insert(const Payload& payload) {
     std::lock_guard lock(free_mutex_);
     const uint32_t index = take_free_slot();
@@ -63,7 +63,7 @@ class HandleTable {
     return generation << 32 | uint64_t{index} << 8 | tag_;
   }
 
-  /// Empty if the handle is not, or no longer, alive.
+  /// Returns an empty pin if the handle is invalid or destroyed.
   Pin pin(uint64_t handle) {
     if ((handle & 0xff) != tag_) return {};
     const uint32_t index = static_cast<uint32_t>(handle) >> 8;
@@ -78,10 +78,10 @@ class HandleTable {
     return Pin(this, slot, index);
   }
 
-  /// Makes the pinned object's handle unknown. False if another thread was faster.
+  /// Invalidates the handle of the pinned object. Returns false if another thread has already done so.
   bool kill(const Pin& pin) { return !(pin.slot_->word.fetch_or(kDead, std::memory_order_acq_rel) & kDead); }
 
-  /// Pins each live object in turn.
+  /// Pins and visits each live object.
   template <typename Visit>
   void for_each(Visit&& visit) {
     const uint32_t used = used_.load(std::memory_order_acquire);
@@ -100,7 +100,7 @@ class HandleTable {
   static constexpr uint64_t kLastGeneration = UINT32_MAX;
 
   struct Slot {
-    // Generation in the upper half; below it the dead bit and the number of pins.
+    // Upper half: generation. Lower half: dead bit and number of pins.
     std::atomic<uint64_t> word{kDead};
     Payload payload{};
   };
@@ -120,7 +120,7 @@ class HandleTable {
     const uint32_t index = used_.load(std::memory_order_relaxed);
     if (index / kChunkSize >= kChunks) return kNone;
     if (index % kChunkSize == 0) {
-      free_.reserve(index + kChunkSize);  // so that giving a slot back never allocates
+      free_.reserve(index + kChunkSize);  // so that freeing a slot never allocates
       chunks_[index / kChunkSize].store(new Slot[kChunkSize], std::memory_order_release);
     }
     used_.store(index + 1, std::memory_order_release);
@@ -131,7 +131,7 @@ class HandleTable {
     const uint64_t before = slot.word.fetch_sub(1, std::memory_order_acq_rel);
     if (static_cast<uint32_t>(before) != (kDead | 1)) return;
     destroy_(slot.payload);
-    if (before >> 32 == kLastGeneration) return;  // its handles would begin to repeat
+    if (before >> 32 == kLastGeneration) return;  // retire the slot: its handles would repeat
     std::lock_guard lock(free_mutex_);
     free_.push_back(index);
   }

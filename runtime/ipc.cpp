@@ -1,4 +1,4 @@
-// Memory and events between processes: the functions of openreg.h under that heading.
+// The interprocess sharing functions of openreg.h.
 #include "runtime.h"
 
 using namespace openreg;
@@ -33,7 +33,7 @@ orError_t close_in_order(void*, char*, size_t) {
   return orSuccess;
 }
 
-// Here and not when it runs: work that is dropped is released too.
+// Closes in `release`, not in `run`, since dropped work is released too.
 void release_in_order(void* args) {
   void* ptr = *static_cast<void**>(args);
   orError_t error;
@@ -69,7 +69,7 @@ orError_t orIpcGetMemHandle(orIpcMemHandle_t* handle, void* ptr, size_t size) {
     const size_t offset = reinterpret_cast<uintptr_t>(ptr) - allocation.base;
     if (size > allocation.size - offset) {
       return fail(orErrorInvalidValue,
-                  "orIpcGetMemHandle: %zu bytes from offset %zu run out of the allocation of %zu bytes at %p",
+                  "orIpcGetMemHandle: %zu bytes from offset %zu exceed the allocation of %zu bytes at %p",
                   size, offset, allocation.size, reinterpret_cast<void*>(allocation.base));
     }
     std::shared_lock open(runtime.device(allocation.device).state_mutex);
@@ -102,7 +102,8 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle) {
       if (!runtime.allocations.insert_import(import)) {
         int last = 0;
         static_cast<void>(runtime.driver().ipc_close(memory.ptr, &last));
-        return fail(orErrorDriver, "the driver opened memory at %p, which is in use", memory.base);
+        return fail(orErrorDriver, "the driver opened memory at %p, which overlaps a live allocation",
+                    memory.base);
       }
     }
     *ptr = memory.ptr;

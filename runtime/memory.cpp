@@ -9,8 +9,8 @@ using namespace openreg;
 
 namespace {
 
-const char* kind_words(const PointerInfo& info) {
-  if (info.freed) return "device memory that was freed, or never handed out";
+const char* describe(const PointerInfo& info) {
+  if (info.freed) return "device memory that was freed or never allocated";
   if (!info.known) return "not memory of this runtime";
   switch (info.allocation.kind) {
     case AllocationKind::kDevice:
@@ -20,25 +20,25 @@ const char* kind_words(const PointerInfo& info) {
     case AllocationKind::kPinned:
       return "pinned memory from orMallocHost";
     case AllocationKind::kRegistered:
-      return "host memory given to orHostRegister";
+      return "host memory pinned with orHostRegister";
   }
   return "";
 }
 
-orError_t refuse_free(const char* function, const char* wants, void* pointer, AllocationKind kind,
-                      const PointerInfo& found) {
+orError_t fail_free(const char* function, const char* allocator, void* pointer, AllocationKind kind,
+                    const PointerInfo& found) {
   const Allocation& allocation = found.allocation;
   if (found.known && allocation.kind == kind) {
     return fail(orErrorInvalidPointer,
-                "%s: %p is %zu bytes inside an allocation of %zu bytes; pass its begin, %p", function,
-                pointer, reinterpret_cast<uintptr_t>(pointer) - allocation.base, allocation.size,
+                "%s: %p is %zu bytes inside an allocation of %zu bytes; pass its base, %p", function, pointer,
+                reinterpret_cast<uintptr_t>(pointer) - allocation.base, allocation.size,
                 reinterpret_cast<void*>(allocation.base));
   }
-  return fail(orErrorInvalidPointer, "%s: %p is %s; it takes a live pointer from %s", function, pointer,
-              kind_words(found), wants);
+  return fail(orErrorInvalidPointer, "%s: %p is %s; pass a live pointer from %s", function, pointer,
+              describe(found), allocator);
 }
 
-// Memory may be in use by other devices once there were copies between devices.
+// After the first copy between devices, any device may be using the memory.
 orError_t drain(Runtime& runtime, int device) {
   return runtime.peer_copies.load(std::memory_order_acquire) ? runtime.drain_all() : runtime.drain(device);
 }
@@ -48,7 +48,7 @@ orError_t host_alloc(const orDriver& driver, size_t size, void** pointer) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   *pointer = size <= SIZE_MAX - page ? std::aligned_alloc(page, (size + page - 1) / page * page) : nullptr;
   if (*pointer) return orSuccess;
-  return fail(orErrorOutOfHostMemory, "the host has no %zu bytes left for pinned memory", size);
+  return fail(orErrorOutOfHostMemory, "cannot allocate %zu bytes of pinned host memory", size);
 }
 
 void host_free(const orDriver& driver, void* pointer, size_t size) {
@@ -83,7 +83,8 @@ orError_t orMalloc(void** ptr, size_t size) {
                                    AllocationKind::kDevice, device};
     if (!runtime.allocations.insert(allocation)) {
       static_cast<void>(runtime.driver().memory_free(device, memory, rounded));
-      return fail(orErrorDriver, "the driver gave memory at %p, which is in use", memory);
+      return fail(orErrorDriver, "the driver returned memory at %p, which overlaps a live allocation",
+                  memory);
     }
     *ptr = memory;
     return orSuccess;
@@ -95,7 +96,7 @@ orError_t orFree(void* ptr) {
     if (!ptr) return orSuccess;
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kDevice, found)) {
-      return refuse_free("orFree", "orMalloc", ptr, AllocationKind::kDevice, found);
+      return fail_free("orFree", "orMalloc", ptr, AllocationKind::kDevice, found);
     }
     const Allocation& allocation = found.allocation;
     if (const orError_t error = drain(runtime, allocation.device)) {
@@ -108,7 +109,7 @@ orError_t orFree(void* ptr) {
         return error;
       }
     }
-    // The allocation is erased first: once the driver has it back it may hand it out again.
+    // Erase the entry first: after memory_free the driver may return the same address to another thread.
     std::shared_lock open(runtime.device(allocation.device).state_mutex);
     if (!runtime.allocations.erase(allocation)) return orSuccess;
     return from_driver(runtime.driver().memory_free(allocation.device, ptr, allocation.rounded));
@@ -129,7 +130,8 @@ orError_t orMallocHost(void** ptr, size_t size) {
                                    -1};
     if (!runtime.allocations.insert(allocation)) {
       host_free(runtime.driver(), memory, size);
-      return fail(orErrorDriver, "the driver gave pinned memory at %p, which is in use", memory);
+      return fail(orErrorDriver, "the driver returned pinned memory at %p, which overlaps a live allocation",
+                  memory);
     }
     *ptr = memory;
     return orSuccess;
@@ -141,7 +143,7 @@ orError_t orFreeHost(void* ptr) {
     if (!ptr) return orSuccess;
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kPinned, found)) {
-      return refuse_free("orFreeHost", "orMallocHost", ptr, AllocationKind::kPinned, found);
+      return fail_free("orFreeHost", "orMallocHost", ptr, AllocationKind::kPinned, found);
     }
     if (const orError_t error = runtime.drain_all()) {
       runtime.allocations.restore(found.allocation);
@@ -159,7 +161,7 @@ orError_t orHostRegister(void* ptr, size_t size) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     const auto base = reinterpret_cast<uintptr_t>(ptr);
     if (size > UINTPTR_MAX - base) {
-      return fail(orErrorInvalidValue, "orHostRegister: %zu bytes from %p go beyond the address space", size,
+      return fail(orErrorInvalidValue, "orHostRegister: %zu bytes from %p exceed the address space", size,
                   ptr);
     }
     if (runtime.allocations.find(ptr).freed) {
@@ -169,7 +171,7 @@ orError_t orHostRegister(void* ptr, size_t size) {
     const Allocation allocation = {base, size, size, AllocationKind::kRegistered, -1};
     if (runtime.allocations.insert(allocation)) return orSuccess;
     return fail(orErrorInvalidValue,
-                "orHostRegister: the %zu bytes from %p overlap memory that is pinned or a device's already",
+                "orHostRegister: %zu bytes from %p overlap device memory or memory that is already pinned",
                 size, ptr);
   });
 }
@@ -178,7 +180,7 @@ orError_t orHostUnregister(void* ptr) {
   return with_runtime([&](Runtime& runtime) -> orError_t {
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kRegistered, found)) {
-      return refuse_free("orHostUnregister", "orHostRegister", ptr, AllocationKind::kRegistered, found);
+      return fail_free("orHostUnregister", "orHostRegister", ptr, AllocationKind::kRegistered, found);
     }
     if (const orError_t error = runtime.drain_all()) {
       runtime.allocations.restore(found.allocation);
@@ -199,7 +201,7 @@ orError_t orMemGetInfo(size_t* free, size_t* total) {
     if (device.state == Device::State::kOpen) {
       return from_driver(runtime.driver().memory_info(index, free, total));
     }
-    *free = *total = device.properties.total_memory;  // a device that nobody uses is not opened to say so
+    *free = *total = device.properties.total_memory;  // do not open an unused device for this
     return orSuccess;
   });
 }
@@ -210,24 +212,24 @@ orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* pt
     const uint32_t size = attributes->struct_size;
     OR_RETURN_IF_ERROR(check_struct_size("orPointerGetAttributes", "orPointerAttributes", size,
                                          sizeof(orPointerAttributes)));
-    orPointerAttributes answer = {size, orMemoryTypeUnregistered, -1, nullptr, 0, nullptr};
+    orPointerAttributes result = {size, orMemoryTypeUnregistered, -1, nullptr, 0, nullptr};
     const PointerInfo info = runtime.allocations.find(ptr);
     if (info.known) {
       const Allocation& allocation = info.allocation;
       const bool on_device = allocation.on_device();
-      answer.type = on_device ? orMemoryTypeDevice : orMemoryTypeHost;
-      answer.device = allocation.device;
-      answer.base = reinterpret_cast<void*>(allocation.base);
-      answer.size = allocation.size;
+      result.type = on_device ? orMemoryTypeDevice : orMemoryTypeHost;
+      result.device = allocation.device;
+      result.base = reinterpret_cast<void*>(allocation.base);
+      result.size = allocation.size;
       ptrdiff_t offset = 0;
       if (on_device && runtime.driver().kernel_view_offset) {
         OR_RETURN_IF_ERROR(from_driver(runtime.driver().kernel_view_offset(allocation.device, &offset)));
       }
       if (runtime.has_capability(OR_CAP_HOST_EXECUTABLE)) {
-        answer.kernel_view = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(ptr) + offset);
+        result.kernel_view = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(ptr) + offset);
       }
     }
-    *attributes = answer;
+    *attributes = result;
     return orSuccess;
   });
 }

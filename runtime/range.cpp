@@ -1,7 +1,7 @@
-// Ranges and marks of openreg.h: what a program says about itself, told to the trace's subscriber.
+// The range and mark functions of openreg.h: annotations of the program in the trace.
 //
-// A range is kept whether or not anybody subscribes, so that depths are right and a pop finds its push. One
-// that was pushed before there was a subscriber is not told at its pop.
+// Ranges are kept also without a subscriber, so that depths are correct and a pop finds its push. A range
+// that was pushed without a subscriber is not reported at its pop.
 #include "error.h"
 #include "runtime.h"
 #include "trace.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kNoDevice = -1;
 
-// The record that the work carries points to the name, so the string stays where it is.
+// The trace record points to the name, so the string must not move.
 struct OpenRange {
   std::unique_ptr<const std::string> name;
   TracedWork* work;
@@ -35,7 +35,7 @@ void end_range(const OpenRange& range) {
   if (range.work) range.work->ended(orSuccess);
 }
 
-// The ranges of one thread. Those that it leaves open end with it.
+// The pushed ranges of one thread. Ranges that are still open end with the thread.
 struct RangeStack {
   std::vector<OpenRange> open;
   ~RangeStack() {
@@ -43,19 +43,19 @@ struct RangeStack {
   }
 };
 
-RangeStack& my_ranges() {
+RangeStack& thread_ranges() {
   static thread_local RangeStack ranges;
   return ranges;
 }
 
-struct FreeRanges {
+struct UnnestedRanges {
   std::mutex mutex;  // guards the rest
   uint64_t next_id = 1;
   std::unordered_map<uint64_t, OpenRange> open;
 };
 
-FreeRanges& free_ranges() {
-  static auto* ranges = new FreeRanges;
+UnnestedRanges& unnested_ranges() {
+  static auto* ranges = new UnnestedRanges;
   return *ranges;
 }
 
@@ -66,7 +66,7 @@ extern "C" {
 orError_t orTraceRangePush(const char* name, int* depth) {
   if (!name) return fail(orErrorInvalidValue, "orTraceRangePush: name is NULL");
   return noexcept_boundary([&] {
-    auto& open = my_ranges().open;
+    auto& open = thread_ranges().open;
     open.push_back(begin_range("orTraceRangePush", name));
     if (depth) *depth = static_cast<int>(open.size()) - 1;
     return orSuccess;
@@ -74,7 +74,7 @@ orError_t orTraceRangePush(const char* name, int* depth) {
 }
 
 orError_t orTraceRangePop(int* depth) {
-  auto& open = my_ranges().open;
+  auto& open = thread_ranges().open;
   if (open.empty()) {
     return fail(orErrorNotPermitted, "orTraceRangePop: this thread has no open range to pop");
   }
@@ -87,10 +87,10 @@ orError_t orTraceRangePop(int* depth) {
 orError_t orTraceRangeStart(const char* name, uint64_t* id) {
   if (!name || !id) return fail(orErrorInvalidValue, "orTraceRangeStart: %s is NULL", name ? "id" : "name");
   *id = 0;
-  if (Runtime::forked()) return orSuccess;  // nobody listens
+  if (Runtime::forked()) return orSuccess;  // a forked child has no subscriber
   return noexcept_boundary([&] {
     OpenRange range = begin_range("orTraceRangeStart", name);
-    FreeRanges& ranges = free_ranges();
+    UnnestedRanges& ranges = unnested_ranges();
     std::lock_guard lock(ranges.mutex);
     *id = ranges.next_id++;
     ranges.open.emplace(*id, std::move(range));
@@ -102,7 +102,7 @@ orError_t orTraceRangeEnd(uint64_t id) {
   if (Runtime::forked()) return orSuccess;
   OpenRange range;
   {
-    FreeRanges& ranges = free_ranges();
+    UnnestedRanges& ranges = unnested_ranges();
     std::lock_guard lock(ranges.mutex);
     const auto found = ranges.open.find(id);
     if (found == ranges.open.end()) {

@@ -1,5 +1,5 @@
-// What the files that submit work share: running a kernel at once and in stream order, for orRunKernel and
-// for copies that wait anyway, and telling the trace.
+// Helpers of the files that submit work: synchronous kernels in stream order, for orRunKernel and for
+// synchronous copies, and trace records.
 #pragma once
 
 #include "runtime.h"
@@ -7,11 +7,12 @@
 
 namespace openreg {
 
-/// `work` is told of the finish, whatever it is; NULL without a trace. The argument block is not copied.
+/// Runs a kernel synchronously. `work` (NULL without a trace) is finished in every case. The argument block
+/// is not copied.
 [[nodiscard]] orError_t run_now(Runtime& runtime, const StreamInfo& stream, const orKernel& kernel,
                                 void* args, TracedWork* work);
 
-/// As TracedWork::begin; but NULL for work that is captured, of which each launch of the graph tells.
+/// As TracedWork::begin, but returns NULL for captured work, which each launch of the graph traces.
 [[nodiscard]] inline TracedWork* begin_traced(Runtime& runtime, const StreamInfo& stream,
                                               const char* function, orTraceKind kind, const char* name,
                                               size_t size = 0, orMemcpyKind copy_kind = orMemcpyDefault) {

@@ -20,7 +20,7 @@ constexpr uint8_t kGraphTag = 0x47;
 
 constexpr orHost kHost = {sizeof(orHost), &report_from_driver};
 
-void let_go(int device) {
+void object_destroyed(int device) {
   orError_t error;
   Runtime* runtime = Runtime::enter(error);
   if (!runtime) return;
@@ -34,7 +34,7 @@ void destroy_driver_stream(const StreamInfo& info) {
   Runtime* runtime = Runtime::enter(error);
   if (!runtime) return;
   static_cast<void>(runtime->driver().stream_destroy(info.driver));
-  let_go(info.device);
+  object_destroyed(info.device);
 }
 
 void destroy_driver_event(const EventInfo& info) {
@@ -42,7 +42,7 @@ void destroy_driver_event(const EventInfo& info) {
   Runtime* runtime = Runtime::enter(error);
   if (!runtime) return;
   static_cast<void>(runtime->driver().event_destroy(info.driver));
-  let_go(info.device);
+  object_destroyed(info.device);
 }
 
 void destroy_driver_graph(const GraphInfo& info) {
@@ -50,7 +50,7 @@ void destroy_driver_graph(const GraphInfo& info) {
   Runtime* runtime = Runtime::enter(error);
   if (!runtime) return;
   static_cast<void>(runtime->driver().graph_destroy(info.driver));
-  let_go(info.device);
+  object_destroyed(info.device);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ Runtime::Runtime()
       events_(kEventTag, &destroy_driver_event),
       graphs_(kGraphTag, &destroy_driver_graph) {}
 
-Runtime* Runtime::enter_slowly(orError_t& error) {
+Runtime* Runtime::enter_slow_path(orError_t& error) {
   State state = state_.load(std::memory_order_acquire);
   if (state == State::kUnused) {
     std::lock_guard lock(start_mutex_);
@@ -82,10 +82,10 @@ Runtime* Runtime::enter_slowly(orError_t& error) {
   if (state == State::kReady) return instance_;
   if (state == State::kForked) {
     error = fail(orErrorForked,
-                 "this process was forked after its parent had used the device, which a child cannot use; "
-                 "start child processes with the method 'spawn', or fork before the first use");
+                 "cannot use the device in a forked process whose parent used it before the fork; start "
+                 "child processes with the method 'spawn', or fork before the first use");
   } else {
-    error = fail(instance_->broken_code_, "%s", instance_->broken_words_);
+    error = fail(instance_->broken_code_, "%s", instance_->broken_message_);
   }
   return nullptr;
 }
@@ -94,7 +94,7 @@ void Runtime::start() {
   const orError_t error = start_driver();
   if (error != orSuccess) {
     broken_code_ = error;
-    std::snprintf(broken_words_, sizeof(broken_words_), "%s", orGetLastErrorMessage());
+    std::snprintf(broken_message_, sizeof(broken_message_), "%s", orGetLastErrorMessage());
   }
   pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
   state_.store(error == orSuccess ? State::kReady : State::kBroken, std::memory_order_release);
@@ -104,14 +104,14 @@ orError_t Runtime::start_driver() {
   const orDriver& table = *openreg_sim_driver();
   if (table.version < OR_DRIVER_OLDEST) {
     return fail(orErrorDriver,
-                "the driver '%s' has version %u, and this runtime needs at least %d: update it", table.name,
-                table.version, OR_DRIVER_OLDEST);
+                "the driver '%s' has version %u; this runtime requires at least %d: update the driver",
+                table.name, table.version, OR_DRIVER_OLDEST);
   }
   std::memcpy(&driver_, &table, std::min<size_t>(table.struct_size, sizeof(orDriver)));
   OR_RETURN_IF_ERROR(from_driver(driver_.init(&kHost)));
   OR_RETURN_IF_ERROR(from_driver(driver_.device_count(&device_count_)));
   if (device_count_ < 0 || device_count_ > kMaxDevices) {
-    return fail(orErrorDriver, "the driver '%s' says that it has %d devices; 0 to %d are possible",
+    return fail(orErrorDriver, "the driver '%s' reports %d devices; the supported range is 0 to %d",
                 driver_.name, device_count_, kMaxDevices);
   }
   devices_ = new Device[static_cast<size_t>(device_count_)];
@@ -154,7 +154,7 @@ orError_t Runtime::set_schedule(orSchedule schedule, uint64_t seed) {
   if (driver_.set_schedule) {
     OR_RETURN_IF_ERROR(from_driver(driver_.set_schedule(schedule, seed)));
   } else if (schedule != orScheduleAsync) {
-    return fail(orErrorNotSupported, "the driver '%s' has only the schedule async", driver_.name);
+    return fail(orErrorNotSupported, "the driver '%s' supports only the schedule async", driver_.name);
   }
   schedule_ = schedule;
   seed_ = seed;
@@ -167,8 +167,8 @@ void Runtime::schedule(orSchedule& schedule, uint64_t& seed) {
   seed = seed_;
 }
 
-// Nothing but the start is guarded against a fork in its middle: after the first use the child is refused
-// anyway, and the refusal takes no lock.
+// Only the start is guarded against a concurrent fork: after the first use, calls in the child fail with
+// orErrorForked without taking a lock.
 void Runtime::before_fork() {
   start_mutex_.lock();
 }
@@ -180,7 +180,7 @@ void Runtime::after_fork_in_parent() {
 void Runtime::after_fork_in_child() {
   if (instance_->used_.load(std::memory_order_relaxed)) {
     state_.store(State::kForked, std::memory_order_release);
-    trace_subscriber.store(nullptr, std::memory_order_relaxed);  // its callback may lock
+    trace_subscriber.store(nullptr, std::memory_order_relaxed);  // its callback may take a lock
   }
   start_mutex_.unlock();
 }
@@ -239,7 +239,7 @@ bool Runtime::is_open(int index) {
 }
 
 orError_t check_struct_size(const char* function, const char* type, uint32_t given, size_t known) {
-  // Beyond this it is a struct whose size was never set, rather than one from the future.
+  // A larger value is an uninitialized struct_size rather than a newer struct.
   constexpr uint32_t kLargest = 4096;
   if (given >= known && given <= kLargest) return orSuccess;
   return fail(orErrorInvalidValue, "%s: struct_size is %u; set it to sizeof(%s), %zu", function, given, type,
@@ -261,7 +261,8 @@ orError_t Runtime::drain_all() {
 orError_t Runtime::reset(int index) {
   Device& device = devices_[index];
   if (!is_open(index)) return orSuccess;
-  // Failures go with the streams; anything else, as a reset from inside a kernel, stops here.
+  // Kernel failures are discarded with the streams. Other errors, such as a reset inside a kernel, are
+  // returned.
   orError_t error;
   while ((error = driver_.device_synchronize(index)) == orErrorKernelFailed) {
   }
@@ -320,21 +321,21 @@ orError_t Runtime::pin_stream(orStream_t handle, StreamPin& pin) {
   pin = streams_.pin(reinterpret_cast<uint64_t>(handle));
   if (pin) [[likely]]
     return orSuccess;
-  return fail(orErrorInvalidHandle, "%p is not a stream, or one that was destroyed",
+  return fail(orErrorInvalidHandle, "%p is not a stream, or the stream was destroyed",
               reinterpret_cast<void*>(handle));
 }
 
 orError_t Runtime::pin_event(orEvent_t handle, EventPin& pin) {
   pin = events_.pin(reinterpret_cast<uint64_t>(handle));
   if (pin) return orSuccess;
-  return fail(orErrorInvalidHandle, "%p is not an event, or one that was destroyed",
+  return fail(orErrorInvalidHandle, "%p is not an event, or the event was destroyed",
               reinterpret_cast<void*>(handle));
 }
 
 orError_t Runtime::pin_graph(orGraph_t handle, GraphPin& pin) {
   pin = graphs_.pin(reinterpret_cast<uint64_t>(handle));
   if (pin) return orSuccess;
-  return fail(orErrorInvalidHandle, "%p is not a graph, or one that was destroyed",
+  return fail(orErrorInvalidHandle, "%p is not a graph, or the graph was destroyed",
               reinterpret_cast<void*>(handle));
 }
 
@@ -345,7 +346,7 @@ orError_t Runtime::make_stream(int index, int priority, uint64_t id, uint64_t& h
   handle = streams_.insert(info);
   if (!handle) {
     static_cast<void>(driver_.stream_destroy(info.driver));
-    return fail(orErrorOutOfHostMemory, "there are too many live streams; destroy some");
+    return fail(orErrorOutOfHostMemory, "too many live streams; destroy some");
   }
   device.alive.fetch_add(1, std::memory_order_relaxed);
   return orSuccess;
@@ -383,7 +384,7 @@ orError_t Runtime::add_event(const EventInfo& info, uint64_t& handle) {
   handle = events_.insert(info);
   if (!handle) {
     static_cast<void>(driver_.event_destroy(info.driver));
-    return fail(orErrorOutOfHostMemory, "there are too many live events; destroy some");
+    return fail(orErrorOutOfHostMemory, "too many live events; destroy some");
   }
   devices_[info.device].alive.fetch_add(1, std::memory_order_relaxed);
   return orSuccess;
@@ -391,12 +392,12 @@ orError_t Runtime::add_event(const EventInfo& info, uint64_t& handle) {
 
 orError_t Runtime::destroy_stream(orStream_t handle) {
   if (!handle) {
-    return fail(orErrorNotPermitted, "the default stream (NULL) lives as long as its device");
+    return fail(orErrorNotPermitted, "the default stream (NULL) cannot be destroyed");
   }
   StreamPin pin;
   OR_RETURN_IF_ERROR(pin_stream(handle, pin));
   if (pin->id == 0) {
-    return fail(orErrorNotPermitted, "%p is the default stream of device %d and lives as long as the device",
+    return fail(orErrorNotPermitted, "%p is the default stream of device %d, which cannot be destroyed",
                 reinterpret_cast<void*>(handle), pin->device);
   }
   if (streams_.kill(pin)) return orSuccess;
@@ -412,11 +413,11 @@ orError_t Runtime::destroy_event(orEvent_t handle) {
               reinterpret_cast<void*>(handle));
 }
 
-orError_t Runtime::adopt_graph(const GraphInfo& info, uint64_t& handle) {
+orError_t Runtime::add_graph(const GraphInfo& info, uint64_t& handle) {
   handle = graphs_.insert(info);
   if (!handle) {
     static_cast<void>(driver_.graph_destroy(info.driver));
-    return fail(orErrorOutOfHostMemory, "there are too many live graphs; destroy some");
+    return fail(orErrorOutOfHostMemory, "too many live graphs; destroy some");
   }
   devices_[info.device].alive.fetch_add(1, std::memory_order_relaxed);
   return orSuccess;

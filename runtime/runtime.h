@@ -1,12 +1,12 @@
-// The runtime's one object: the driver, its devices, and what is alive on them.
+// The runtime singleton: the driver, its devices, and the live objects on them.
 //
-// It is created at the first call, leaked, and never torn down: threads and other libraries' destructors may
-// still call while the process exits.
+// It is created at the first call and leaked: threads and destructors of other libraries may call the runtime
+// while the process exits.
 //
 // Note [Reset]
-// A device is closed, open or closing. While it is closing its handles are unknown and nothing new can be
-// made on it, but calls that are in flight finish. No lock is held while something waits for the device: what
-// is waited for may be a kernel that allocates.
+// A device is closed, open or closing. While it is closing, its handles are invalid and no object can be
+// created on it, but calls in progress finish. No lock is held while a thread waits for the device: the wait
+// may be for a kernel that allocates.
 #pragma once
 
 #include "allocations.h"
@@ -48,10 +48,11 @@ using GraphPin = HandleTable<GraphInfo>::Pin;
 struct Device {
   enum class State { kClosed, kOpen, kClosing };
 
-  std::shared_mutex state_mutex;  // guards state; shared by calls that make or free something on the device
+  std::shared_mutex
+      state_mutex;  // guards state; calls that create or free objects on the device hold it shared
   State state = State::kClosed;
   std::atomic<uint64_t> default_stream{0};  // 0 unless open
-  std::atomic<int> alive{0};                // streams, events and graphs that the driver still has
+  std::atomic<int> alive{0};                // streams, events and graphs that the driver has not destroyed
   orDeviceProperties properties{};
 };
 
@@ -59,16 +60,16 @@ class Runtime {
  public:
   static constexpr int kMaxDevices = 256;
 
-  /// The runtime, if calls may proceed; else an error is left in `error`.
+  /// Returns the runtime, or NULL and sets `error`.
   static Runtime* enter(orError_t& error) {
     error = orSuccess;
     if (state_.load(std::memory_order_acquire) == State::kReady) [[likely]]
       return instance_;
-    return enter_slowly(error);
+    return enter_slow_path(error);
   }
 
-  /// A child that was forked after the first use. No lock of ours may be taken there: a thread that the child
-  /// does not have may have held it.
+  /// True in a child process that was forked after the first use. It must not take a lock of the runtime: a
+  /// thread that exists only in the parent may have held it at the fork.
   static bool forked() { return state_.load(std::memory_order_acquire) == State::kForked; }
 
   const orDriver& driver() const { return driver_; }
@@ -77,16 +78,16 @@ class Runtime {
   bool has_capability(uint64_t bit) const { return (driver_.capabilities & bit) != 0; }
 
   [[nodiscard]] orError_t check_device(int index) const;
-  /// This thread's current device, which exists.
+  /// The current device of this thread; fails if it is out of range.
   [[nodiscard]] orError_t current_device(int& index) const;
 
-  /// Holds the device open: it is opened if need be, and cannot be reset while the lock is held.
+  /// Opens the device if necessary. The device cannot be reset while `lock` is held.
   [[nodiscard]] orError_t hold_open(int index, std::shared_lock<std::shared_mutex>& lock);
   [[nodiscard]] bool is_open(int index);
   [[nodiscard]] orError_t reset(int index);
-  /// Waits for the open device's work, and leaves its failures to those who synchronize.
+  /// Waits for the work of an open device; does not return or clear kernel failures.
   [[nodiscard]] orError_t drain(int index);
-  /// As above, for every open device: pinned memory and memory of other processes belong to no one of them.
+  /// Drains every open device: any device may use pinned memory and memory of other processes.
   [[nodiscard]] orError_t drain_all();
 
   /// The stream, pinned for the duration of a call. NULL is the current device's default stream.
@@ -94,7 +95,7 @@ class Runtime {
   [[nodiscard]] orError_t pin_default_stream(int device, StreamPin& pin);
   [[nodiscard]] orError_t pin_event(orEvent_t handle, EventPin& pin);
   [[nodiscard]] orError_t pin_graph(orGraph_t handle, GraphPin& pin);
-  /// Whether what the stream is given is captured and does not run.
+  /// True if the stream is captured: submitted work does not run.
   [[nodiscard]] bool captured(const StreamInfo& stream) const {
     orCaptureStatus status = orCaptureNone;
     uint64_t id = 0;
@@ -104,31 +105,32 @@ class Runtime {
 
   [[nodiscard]] orError_t create_stream(int device, int priority, uint64_t& handle);
   [[nodiscard]] orError_t create_event(int device, unsigned flags, uint64_t& handle);
-  /// An event of another process, for this one.
+  /// Opens an event of another process.
   [[nodiscard]] orError_t open_event(const orIpcEventHandle_t& shared, uint64_t& handle);
   [[nodiscard]] orError_t destroy_stream(orStream_t handle);
   [[nodiscard]] orError_t destroy_event(orEvent_t handle);
-  [[nodiscard]] orError_t adopt_graph(const GraphInfo& info, uint64_t& handle);
+  [[nodiscard]] orError_t add_graph(const GraphInfo& info, uint64_t& handle);
   [[nodiscard]] orError_t destroy_graph(orGraph_t handle);
 
   [[nodiscard]] orError_t set_schedule(orSchedule schedule, uint64_t seed);
   void schedule(orSchedule& schedule, uint64_t& seed);
 
-  /// From here on a forked child is refused.
+  /// After this call, forked children get orErrorForked.
   void mark_used() { used_.store(true, std::memory_order_relaxed); }
 
   Allocations allocations;
-  /// Held over what opens or closes memory of other processes: the driver's knowledge of it and ours change
-  /// together. Nothing waits under it.
+  /// Held while memory of other processes is opened or closed, so that the state of the driver and
+  /// `allocations` change together. No thread waits for work while it holds this lock.
   std::mutex import_mutex;
-  /// Set by the first copy between devices: from then on memory may be in use by another device's streams.
+  /// Set by the first copy between devices. From then on, streams of any device may use the memory of
+  /// another.
   std::atomic<bool> peer_copies{false};
 
  private:
   enum class State { kUnused, kReady, kBroken, kForked };
 
   Runtime();
-  static Runtime* enter_slowly(orError_t& error);
+  static Runtime* enter_slow_path(orError_t& error);
   void start();
   [[nodiscard]] orError_t start_driver();
   [[nodiscard]] orError_t schedule_from_environment();
@@ -141,9 +143,9 @@ class Runtime {
 
   static std::atomic<State> state_;
   static Runtime* instance_;
-  static std::mutex start_mutex_;  // guards the start, and forks against it
+  static std::mutex start_mutex_;  // guards the start; held during fork
 
-  orDriver driver_{};  // a copy: what an older driver's shorter table lacks is NULL
+  orDriver driver_{};  // a copy; entries that an older, shorter table lacks are NULL
   int device_count_ = 0;
   Device* devices_ = nullptr;
   std::atomic<bool> used_{false};
@@ -154,11 +156,11 @@ class Runtime {
   std::mutex schedule_mutex_;  // guards the two below
   orSchedule schedule_ = orScheduleAsync;
   uint64_t seed_ = 0;
-  orError_t broken_code_ = orSuccess;  // why the start failed; constant afterwards
-  char broken_words_[1024] = {};
+  orError_t broken_code_ = orSuccess;  // error of a failed start; constant afterwards
+  char broken_message_[1024] = {};
 };
 
-/// This thread's current device; not checked against the number of devices.
+/// The current device of this thread; not checked against the device count.
 int& thread_device();
 
 inline orStream_t as_stream(uint64_t handle) {
@@ -171,11 +173,11 @@ inline orGraph_t as_graph(uint64_t handle) {
   return reinterpret_cast<orGraph_t>(handle);
 }
 
-/// Callers set struct_size to the sizeof that they were compiled with, which may be a later and longer one.
+/// Checks the struct_size that the caller set. The struct of a newer caller may be longer.
 [[nodiscard]] orError_t check_struct_size(const char* function, const char* type, uint32_t given,
                                           size_t known);
 
-/// The body of an extern "C" function that uses the runtime.
+/// Wraps the body of an extern "C" function that uses the runtime.
 template <typename Body>
 [[nodiscard]] orError_t with_runtime(Body&& body) noexcept {
   return noexcept_boundary([&]() -> orError_t {

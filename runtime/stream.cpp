@@ -12,7 +12,7 @@ namespace {
 orError_t check_kernel(const char* function, const orKernel* kernel) {
   if (!kernel) return fail(orErrorInvalidValue, "%s: kernel is NULL", function);
   if (!kernel->run) {
-    return fail(orErrorInvalidValue, "%s: kernel '%s' has no function to run", function,
+    return fail(orErrorInvalidValue, "%s: run of kernel '%s' is NULL", function,
                 kernel->name ? kernel->name : "");
   }
   return orSuccess;
@@ -28,39 +28,40 @@ orError_t launch(Runtime& runtime, const StreamPin& stream, const char* function
   const orObserver observer = work->observer();
   const orError_t error =
       from_driver(runtime.driver().stream_launch(stream->driver, &kernel, args, args_size, &observer));
-  if (error) work->refused(error);
+  if (error) work->rejected(error);
   return error;
 }
 
-// A driver that cannot run at once is given a kernel that carries the address of the block instead of a copy.
-struct Borrowed {
+// For drivers without stream_run: a kernel whose argument block has the address of the caller's block, which
+// is not copied.
+struct ForwardedArgs {
   const orKernel* kernel;
   void* args;
 };
 
-orError_t run_borrowed(void* args, char* why, size_t why_size) {
-  const auto& borrowed = *static_cast<const Borrowed*>(args);
-  return borrowed.kernel->run(borrowed.args, why, why_size);
+orError_t run_forwarded(void* args, char* why, size_t why_size) {
+  const auto& forwarded = *static_cast<const ForwardedArgs*>(args);
+  return forwarded.kernel->run(forwarded.args, why, why_size);
 }
 
-void release_borrowed(void* args) {
-  const auto& borrowed = *static_cast<const Borrowed*>(args);
-  if (borrowed.kernel->release) borrowed.kernel->release(borrowed.args);
+void release_forwarded(void* args) {
+  const auto& forwarded = *static_cast<const ForwardedArgs*>(args);
+  if (forwarded.kernel->release) forwarded.kernel->release(forwarded.args);
 }
 
 orError_t driver_run(const orDriver& driver, orDriverStream* stream, const orKernel& kernel, void* args,
                      const orObserver* observer) {
   if (driver.stream_run) return from_driver(driver.stream_run(stream, &kernel, args, observer));
   OR_RETURN_IF_ERROR(from_driver(driver.stream_synchronize(stream)));
-  const orKernel wrapper = {kernel.name, &run_borrowed, &release_borrowed};
-  const Borrowed borrowed = {&kernel, args};
+  const orKernel wrapper = {kernel.name, &run_forwarded, &release_forwarded};
+  const ForwardedArgs forwarded = {&kernel, args};
   OR_RETURN_IF_ERROR(
-      from_driver(driver.stream_launch(stream, &wrapper, &borrowed, sizeof(borrowed), observer)));
+      from_driver(driver.stream_launch(stream, &wrapper, &forwarded, sizeof(forwarded), observer)));
   return from_driver(driver.stream_synchronize(stream));
 }
 
-// The same error can come from this kernel, which the observer was told of, or from earlier work instead of
-// it, when nobody was: the work that is still here tells which.
+// Observer of run_now. It clears `work`. If `work` is still set after the call, the kernel did not run:
+// earlier work failed, or the driver rejected the call.
 void run_done(void* slot, int64_t start_ns, int64_t end_ns, orError_t result) {
   auto& work = *static_cast<TracedWork**>(slot);
   TracedWork::done(std::exchange(work, nullptr), start_ns, end_ns, result);
@@ -88,7 +89,7 @@ orError_t openreg::run_now(Runtime& runtime, const StreamInfo& stream, const orK
   const ReturnTrace returned(work);
   const orObserver observer = {&run_done, &work};
   const orError_t error = driver_run(runtime.driver(), stream.driver, kernel, args, &observer);
-  if (work) work->refused(error);
+  if (work) work->rejected(error);
   return error;
 }
 
@@ -107,7 +108,7 @@ orError_t orStreamGetDefault(orStream_t* stream) {
 }
 
 orError_t orStreamCreate(orStream_t* stream) {
-  // Beyond every range, and so clamped to the least urgent.
+  // Clamped to the lowest priority.
   return orStreamCreateWithPriority(stream, INT32_MAX);
 }
 
@@ -142,9 +143,9 @@ orError_t orStreamGetPending(orStream_t stream, uint64_t* count) {
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     const orDriver& driver = runtime.driver();
     if (driver.stream_pending) return from_driver(driver.stream_pending(pin->driver, count));
-    const orError_t answer = from_driver(driver.stream_query(pin->driver));
-    if (answer != orSuccess && answer != orErrorNotReady) return answer;
-    *count = answer == orErrorNotReady ? 1 : 0;
+    const orError_t result = from_driver(driver.stream_query(pin->driver));
+    if (result != orSuccess && result != orErrorNotReady) return result;
+    *count = result == orErrorNotReady ? 1 : 0;
     return orSuccess;
   });
 }

@@ -62,7 +62,7 @@ void TracedWork::done(void* work, int64_t start_ns, int64_t end_ns, orError_t re
   delete self;
 }
 
-void TracedWork::refused(orError_t error) {
+void TracedWork::rejected(orError_t error) {
   const int64_t now = now_ns();
   done(this, now, now, error);
 }
@@ -71,13 +71,13 @@ void TracedWork::ended(orError_t result) {
   done(this, begun_ns_, now_ns(), result);
 }
 
-void ReturnTrace::remember(const TracedWork& work) {
+void ReturnTrace::copy_record(const TracedWork& work) {
   subscriber_ = &work.subscriber_;
   record_ = work.record_;
   record_.start_ns = work.begun_ns_;
 }
 
-void ReturnTrace::tell() {
+void ReturnTrace::report_return() {
   record_.phase = orTraceReturned;
   record_.end_ns = now_ns();
   subscriber_->callback(&record_, subscriber_->user);
@@ -95,7 +95,7 @@ orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
     std::lock_guard lock(subscribe_mutex);
     if (trace_subscriber.load(std::memory_order_relaxed)) {
       return fail(orErrorNotPermitted,
-                  "there is a trace subscriber already; only one is possible, call orTraceUnsubscribe first");
+                  "a trace subscriber exists already; only one is possible: call orTraceUnsubscribe first");
     }
     trace_subscriber.store(find_or_add(callback, user), std::memory_order_release);
     return orSuccess;

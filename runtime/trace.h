@@ -1,7 +1,7 @@
-// Tracing: one subscriber is told of each launch, of its return and of its finish.
+// Tracing: the subscriber is called for each launch, for the return of the launching call and for completion.
 //
-// Without a subscriber a launch costs one atomic load. A launch that began under a subscriber keeps it until
-// its finish, so subscribers are never freed; there are as many as distinct (callback, user) pairs.
+// Without a subscriber, tracing costs one atomic load per launch. A launch uses the same subscriber until it
+// completes, so subscribers are never freed; there is one for each distinct (callback, user) pair.
 #pragma once
 
 #include "openreg/openreg.h"
@@ -13,17 +13,17 @@ namespace openreg {
 struct TraceSubscriber {
   orTraceCallback callback;
   void* user;
-  TraceSubscriber* next;  // all that ever were
+  TraceSubscriber* next;  // list of all subscribers
 };
 
 extern std::atomic<const TraceSubscriber*> trace_subscriber;
 
-/// A piece of work that the subscriber is told of. Owned by the launch until the driver has accepted it, and
-/// by the driver's observer from then on.
+/// A traced operation. The launching call owns it until the driver accepts the operation; then the observer
+/// owns it.
 class TracedWork {
  public:
-  /// NULL without a subscriber. Tells of the launch. `function` is a literal, the name of the function
-  /// called.
+  /// Reports the launch. Returns NULL without a subscriber. `function` is a literal, the name of the called
+  /// function.
   static TracedWork* begin(const char* function, orTraceKind kind, const char* name, int device,
                            uint64_t stream, size_t size = 0, orMemcpyKind copy_kind = orMemcpyDefault) {
     const TraceSubscriber* subscriber = trace_subscriber.load(std::memory_order_acquire);
@@ -32,12 +32,12 @@ class TracedWork {
     return new TracedWork(*subscriber, function, kind, name, device, stream, size, copy_kind);
   }
 
-  /// For the driver: tells of the finish and deletes the work.
+  /// Observer for the driver: reports completion and deletes the object.
   orObserver observer() { return {&TracedWork::done, this}; }
   static void done(void* work, int64_t start_ns, int64_t end_ns, orError_t result);
-  /// The driver did not accept the work, so its observer will not be called.
-  void refused(orError_t error);
-  /// For work that the calling thread itself begins and ends: from begin() to now.
+  /// For an operation that the driver rejected: the driver does not call the observer.
+  void rejected(orError_t error);
+  /// For operations that begin and end on the calling thread: reports the time from begin() to now.
   void ended(orError_t result);
 
  private:
@@ -50,30 +50,30 @@ class TracedWork {
   orTraceRecord record_;
 };
 
-/// Tells of the return of the call that launched `work` (may be NULL). Made while the work is still the
-/// caller's: it may be gone when the call returns.
+/// Reports the return of the call that launched `work` (may be NULL). Construct it before the driver accepts
+/// the operation: `work` may be deleted before the call returns.
 class ReturnTrace {
  public:
   explicit ReturnTrace(const TracedWork* work) {
     if (work) [[unlikely]]
-      remember(*work);
+      copy_record(*work);
   }
   ~ReturnTrace() {
     if (subscriber_) [[unlikely]]
-      tell();
+      report_return();
   }
   ReturnTrace(const ReturnTrace&) = delete;
   ReturnTrace& operator=(const ReturnTrace&) = delete;
 
  private:
-  void remember(const TracedWork& work);
-  void tell();
+  void copy_record(const TracedWork& work);
+  void report_return();
 
   const TraceSubscriber* subscriber_ = nullptr;
   orTraceRecord record_;
 };
 
-/// A synchronization, which the calling thread itself begins and ends.
+/// Traces a synchronization, which begins and ends on the calling thread.
 class SynchronizeTrace {
  public:
   SynchronizeTrace(const char* function, const char* name, int device, uint64_t stream)

@@ -17,12 +17,12 @@ def event_on_stream():
 
 
 ILLEGAL = {
-    "synchronize": (lambda x: openreg.synchronize(), "waiting for device 0"),
-    "accelerator": (lambda x: torch.accelerator.synchronize(), "waiting for device 0"),
-    "stream": (lambda x: openreg.current_stream().synchronize(), "waiting for a stream"),
-    "query": (lambda x: openreg.current_stream().query(), "asking whether a stream"),
-    "event": (lambda x: event_on_stream().synchronize(), "waiting for an event"),
-    "event query": (lambda x: event_on_stream().query(), "asking for an event"),
+    "synchronize": (lambda x: openreg.synchronize(), "synchronizing device 0"),
+    "accelerator": (lambda x: torch.accelerator.synchronize(), "synchronizing device 0"),
+    "stream": (lambda x: openreg.current_stream().synchronize(), "synchronizing a stream"),
+    "query": (lambda x: openreg.current_stream().query(), "querying a stream"),
+    "event": (lambda x: event_on_stream().synchronize(), "synchronizing an event"),
+    "event query": (lambda x: event_on_stream().query(), "querying an event"),
     "item": (lambda x: x.sum().item(), "aten::_local_scalar_dense"),
     "nonzero": (lambda x: x.nonzero(), "the operator 'aten::nonzero'"),
     "mask": (lambda x: x[x > 0], "the operator 'aten::(nonzero|index)"),

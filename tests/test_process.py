@@ -258,7 +258,7 @@ def test_an_event_of_another_process_is_recorded_here(other):
         assert other.ask(peer.query_made_event) is False
     event.synchronize()
     assert other.ask(peer.query_made_event)
-    with pytest.raises(RuntimeError, match="only the process that made it"):
+    with pytest.raises(RuntimeError, match="only the process that created it"):
         event.ipc_handle()
 
 
@@ -269,7 +269,7 @@ def test_events_that_are_not_for_other_processes_say_so():
         torch.openreg.Event().ipc_handle()
     with pytest.raises(ValueError, match="64 bytes"):
         torch.openreg.Event.from_ipc_handle(0, b"short")
-    with pytest.raises(RuntimeError, match="not the handle of an event"):
+    with pytest.raises(RuntimeError, match="not an event handle"):
         torch.openreg.Event.from_ipc_handle(0, bytes(64))
 
 
@@ -418,7 +418,7 @@ def test_forged_and_stale_handles_are_errors_in_words(other):
     allocated()
     with pytest.raises(RuntimeError, match="stale or forged"):
         other.ask(peer.rebuild, device, nbytes, handle, events)
-    with pytest.raises(RuntimeError, match="names nothing"):
+    with pytest.raises(RuntimeError, match="does not refer to memory"):
         rebuild(device, nbytes, handle, events)
 
 

@@ -1,24 +1,25 @@
 /*
- * What a device implements: one table of functions.
+ * The driver interface: one table of functions, which a device implements.
  *
  * Note [Versions]
- * The table begins with its size and version. Fields are only ever appended, so a runtime reads an older
- * driver's shorter table and takes the documented default for what is missing. OR_DRIVER_VERSION goes up when
- * a field is appended; OR_DRIVER_OLDEST when the meaning of one changes, and drivers older than that are
- * refused. The interface is not yet promised to be stable.
+ * The table begins with its size and version. New fields are only appended. A runtime can therefore read the
+ * shorter table of an older driver; it uses the documented default for each missing field. OR_DRIVER_VERSION
+ * increases when a field is appended. OR_DRIVER_OLDEST increases when the meaning of a field changes; the
+ * runtime rejects drivers with a smaller version. The interface is not stable yet.
  *
- * Note [Who checks]
- * The runtime checks arguments and handles before it calls: devices are in range and open, sizes are not
- * zero, pointers are inside live allocations, streams and events are alive. A driver need not check again.
+ * Note [Argument checks]
+ * The runtime validates arguments and handles before it calls an entry: devices are in range and open, sizes
+ * are not zero, pointers are inside live allocations, streams and events are alive. A driver need not check
+ * them again.
  *
  * Note [Errors]
- * An entry returns a code of error.h. Before it returns anything but orSuccess or orErrorNotReady it may say
- * why through orHost.report, with the values in the words; else the code's general text is used. No C++ type
- * and no exception crosses this table.
+ * An entry returns a code of error.h. Before it returns a code other than orSuccess and orErrorNotReady, it
+ * may pass a message with the values to orHost.report; otherwise the runtime uses the text of the code. No
+ * C++ type and no exception crosses this table.
  *
- * Note [Threads]
- * Every entry may be called from any thread, and several at the same time. An entry that waits may run
- * pending work on the waiting thread.
+ * Note [Thread safety]
+ * Every entry may be called from any thread, also concurrently. An entry that waits may run pending work on
+ * the waiting thread.
  */
 #ifndef OPENREG_DRIVER_H_
 #define OPENREG_DRIVER_H_
@@ -36,19 +37,19 @@ typedef struct orDriverStream orDriverStream;
 typedef struct orDriverEvent orDriverEvent;
 typedef struct orDriverGraph orDriverGraph;
 
-/* What the runtime offers a driver. */
+/* Functions of the runtime that a driver may call. */
 typedef struct orHost {
   uint32_t struct_size;
-  /* The words for the error that the calling entry is about to return. Copied. */
-  void (*report)(const char* words);
+  /* Sets the message of the error that the calling entry is about to return. The message is copied. */
+  void (*report)(const char* message);
 } orHost;
 
-/* Memory of another process, as it is opened in this one. */
+/* Memory of another process, opened in this process. */
 typedef struct orDriverIpcMemory {
   int32_t device;
-  void* ptr; /* the named bytes */
+  void* ptr; /* the exported bytes */
   size_t size;
-  void* base; /* the allocation that holds them; the same for all of its names while one is open */
+  void* base; /* the allocation that contains them; the same for all its handles while one is open */
   size_t base_size;
 } orDriverIpcMemory;
 
@@ -66,49 +67,49 @@ typedef struct orDriver {
   orError_t (*device_properties)(int device, orDeviceProperties* properties);
   /* Called once before the first use of the device, and again after device_close. */
   orError_t (*device_open)(int device);
-  /* All streams and events are destroyed and all memory is freed by then. */
+  /* Called after all streams and events are destroyed and all memory is freed. */
   orError_t (*device_close)(int device);
-  /* (optional) The number that turns a device pointer into the address for kernels, for an open device.
+  /* (optional) The offset from a device pointer to its address in the kernel view. The device is open.
    * Without it: no OR_CAP_HOST_EXECUTABLE. */
   orError_t (*kernel_view_offset)(int device, ptrdiff_t* offset);
 
   /* ---- Memory --------------------------------------------------------------------------------------- */
 
-  /* `size` is a multiple of allocation_granularity. Out of memory is orErrorOutOfMemory. */
+  /* `size` is a multiple of allocation_granularity. Returns orErrorOutOfMemory if no block is free. */
   orError_t (*memory_alloc)(int device, size_t size, void** ptr);
-  /* No submitted work uses the memory any more. */
+  /* All submitted work that uses the memory has finished. */
   orError_t (*memory_free)(int device, void* ptr, size_t size);
   orError_t (*memory_info)(int device, size_t* free, size_t* total);
-  /* (optional) Pinned host memory. Without it: page-aligned ordinary memory. */
+  /* (optional) Pinned host memory. Without it: page-aligned pageable memory. */
   orError_t (*host_alloc)(size_t size, void** ptr);
   orError_t (*host_free)(void* ptr, size_t size);
 
   /* ---- Streams -------------------------------------------------------------------------------------- */
 
-  /* `id` is the number by which words and traces call the stream. */
+  /* `id` identifies the stream in error messages and traces. */
   orError_t (*stream_create)(int device, int priority, uint64_t id, orDriverStream** stream);
-  /* Returns at once; what was submitted still runs. */
+  /* Returns immediately; submitted work still runs. */
   orError_t (*stream_destroy)(orDriverStream* stream);
-  /* orSuccess or orErrorNotReady. */
+  /* Returns orSuccess or orErrorNotReady. */
   orError_t (*stream_query)(orDriverStream* stream);
-  /* Waits, then returns and clears the failure of a kernel, if there was one. */
+  /* Waits for all submitted work, then returns and clears the pending kernel failure, if any. */
   orError_t (*stream_synchronize)(orDriverStream* stream);
   orError_t (*stream_wait_event)(orDriverStream* stream, orDriverEvent* event);
-  /* Copies the argument block. `observer` (may be NULL) is copied and told once when the work is done. */
+  /* Copies the argument block. `observer` (may be NULL) is copied and called once when the work is done. */
   orError_t (*stream_launch)(orDriverStream* stream, const orKernel* kernel, const void* args,
                              size_t args_size, const orObserver* observer);
   /* (optional) As orRunKernel. Without it: stream_launch, then stream_synchronize. */
   orError_t (*stream_run)(orDriverStream* stream, const orKernel* kernel, void* args,
                           const orObserver* observer);
-  /* Host memory, pinned or not, stays valid until the copy is done. Peer copies only with
+  /* The runtime keeps host memory, pinned or pageable, valid until the copy is done. Peer copies require
    * OR_CAP_PEER_COPY. */
   orError_t (*stream_copy)(orDriverStream* stream, void* dst, const void* src, size_t size, orMemcpyKind kind,
                            const orObserver* observer);
   orError_t (*stream_fill)(orDriverStream* stream, void* ptr, int value, size_t size,
                            const orObserver* observer);
-  /* Waits for all streams of the device; returns and clears the first failure found. */
+  /* Waits for all streams of the device, then returns and clears the first failure found. */
   orError_t (*device_synchronize)(int device);
-  /* (optional) Without it only orScheduleAsync is possible. */
+  /* (optional) Without it: only orScheduleAsync is supported. */
   orError_t (*set_schedule)(orSchedule schedule, uint64_t seed);
 
   /* ---- Events --------------------------------------------------------------------------------------- */
@@ -116,58 +117,59 @@ typedef struct orDriver {
   orError_t (*event_create)(int device, unsigned flags, orDriverEvent** event);
   orError_t (*event_destroy)(orDriverEvent* event);
   orError_t (*event_record)(orDriverEvent* event, orDriverStream* stream);
-  /* orSuccess or orErrorNotReady. */
+  /* Returns orSuccess or orErrorNotReady. */
   orError_t (*event_query)(orDriverEvent* event);
   orError_t (*event_synchronize)(orDriverEvent* event);
-  /* Both have timing, and their latest records are finished, or this is orErrorNotReady. */
+  /* Both events have timing. Returns orErrorNotReady if the latest record of one has not completed. */
   orError_t (*event_elapsed)(orDriverEvent* start, orDriverEvent* end, float* milliseconds);
 
   /* ---- Appended ------------------------------------------------------------------------------------- */
 
-  /* (optional) As device_synchronize, but leaves a failure for the next synchronization to return. A kernel
-   * may call it while nothing else of the device is unfinished; else that is orErrorNotPermitted.
-   * Without it: device_synchronize, and freeing memory also reports failures. */
+  /* (optional) As device_synchronize, but does not return or clear a kernel failure; the next synchronization
+   * does. A kernel may call it if it is the only unfinished work of the device; otherwise the entry returns
+   * orErrorNotPermitted. Without it: device_synchronize, and freeing memory also returns kernel failures. */
   orError_t (*device_drain)(int device);
 
   /* (optional, all of the following or none) Graphs; see Note [Graphs] in openreg.h. Without them:
-   * orErrorNotSupported, and no stream is ever captured. A captured launch has no observer; the driver
-   * refuses one that has. Refusing a call that a capture does not permit, and invalidating, is the driver's.
-   */
+   * orErrorNotSupported, and streams are never captured. A captured launch has no observer; the driver
+   * rejects a captured launch with one. The driver rejects calls that a capture does not permit, and
+   * invalidates the capture. */
   orError_t (*stream_begin_capture)(orDriverStream* stream, orCaptureMode mode);
   orError_t (*stream_end_capture)(orDriverStream* stream, orDriverGraph** graph, size_t* nodes);
   orError_t (*stream_capture_status)(orDriverStream* stream, orCaptureStatus* status, uint64_t* id);
   orError_t (*stream_check_uncaptured)(orDriverStream* stream, const char* what);
   orError_t (*device_check_uncaptured)(int device, const char* what);
-  /* `observers` (may be NULL): one for each node. Copied. */
+  /* `observers` (may be NULL): one for each node; copied. */
   orError_t (*graph_launch)(orDriverGraph* graph, orDriverStream* stream, const orObserver* observers);
   orError_t (*graph_node)(orDriverGraph* graph, size_t index, orGraphNode* node);
-  /* Returns at once; what was launched still runs. */
+  /* Returns immediately; launches in progress still run. */
   orError_t (*graph_destroy)(orDriverGraph* graph);
 
-  /* (optional, all of them or none) Memory and events between processes, as Note [Other processes] in
-   * openreg.h has it. Without them: no OR_CAP_IPC. None of them waits for work.
+  /* (optional, all of them or none) Memory and events shared between processes; see
+   * Note [Interprocess sharing] in openreg.h. Without them: no OR_CAP_IPC. No entry waits for work.
    *
-   * `base` and `base_size` are the allocation that holds the bytes. */
+   * ipc_name creates a handle. `base` and `base_size` describe the allocation that contains the bytes. */
   orError_t (*ipc_name)(int device, void* base, size_t base_size, void* ptr, size_t size,
                         orIpcMemHandle_t* handle);
-  /* orSuccess or orErrorNotReady. */
+  /* Returns orSuccess or orErrorNotReady. */
   orError_t (*ipc_retire)(const orIpcMemHandle_t* handle);
-  /* Takes back all names of the allocation. orErrorNotPermitted if another process holds one, unless
-   * `force`. */
+  /* Invalidates all handles of the allocation. Returns orErrorNotPermitted if another process has one open,
+   * unless `force` is set. */
   orError_t (*ipc_withdraw)(int device, void* base, int force);
-  /* Called for a device that may not be open yet. */
+  /* The device need not be open. */
   orError_t (*ipc_open)(const orIpcMemHandle_t* handle, orDriverIpcMemory* memory);
-  /* No work that is submitted from now on uses the memory. *last: nobody has the allocation open any more. */
+  /* Work submitted after this call does not use the memory. *last: this process has no other handle of the
+   * allocation open. */
   orError_t (*ipc_close)(void* ptr, int* last);
   orError_t (*ipc_name_event)(orDriverEvent* event, orIpcEventHandle_t* handle);
   orError_t (*ipc_open_event)(const orIpcEventHandle_t* handle, int* device, orDriverEvent** event);
 
-  /* (optional) As orStreamGetPending; called often, so it takes no lock. Without it: 0 or 1, from
+  /* (optional) As orStreamGetPending. It is called often and should not take a lock. Without it: 0 or 1, from
    * stream_query. */
   orError_t (*stream_pending)(orDriverStream* stream, uint64_t* count);
 } orDriver;
 
-/* The one symbol that a driver exports. */
+/* The only symbol that a driver exports. */
 typedef const orDriver* (*orGetDriverFunction)(void);
 
 #ifdef __cplusplus

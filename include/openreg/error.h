@@ -1,9 +1,8 @@
 /*
- * The one table of errors: code, name, class, text.
+ * The table of errors: name, number, class, text.
  *
- * A code's number never changes and is never used again. The class says what the program may still do; the
- * text is what the code means in general. What happened in particular, with the values, is
- * orGetLastErrorMessage().
+ * The number of a code never changes and is never reused. The class says how a program can recover. The text
+ * is the general meaning of the code; orGetLastErrorMessage() has the message of one error, with its values.
  */
 #ifndef OPENREG_ERROR_H_
 #define OPENREG_ERROR_H_
@@ -17,34 +16,34 @@
 #endif
 
 /* X(name, number, class, text) */
-#define OR_ERRORS(X)                                                                                        \
-  X(orSuccess, 0, orClassNone, "no error")                                                                  \
-  X(orErrorInvalidValue, 1, orClassOperationFailed, "an argument has a value that is not allowed")          \
-  X(orErrorInvalidDevice, 2, orClassOperationFailed, "there is no such device")                             \
-  X(orErrorInvalidPointer, 3, orClassOperationFailed, "the pointer is not in a live allocation")            \
-  X(orErrorInvalidHandle, 4, orClassOperationFailed, "the handle is not, or no longer, alive")              \
-  X(orErrorNotSupported, 5, orClassOperationFailed, "the device cannot do this")                            \
-  X(orErrorNotReady, 6, orClassRetry, "the work is not finished yet")                                       \
-  X(orErrorOutOfMemory, 7, orClassOutOfMemory, "the device has no block of that size left")                 \
-  X(orErrorOutOfHostMemory, 8, orClassOutOfMemory, "the host has no memory of that size left")              \
-  X(orErrorKernelFailed, 9, orClassStreamPoisoned, "a kernel failed")                                       \
-  X(orErrorSystem, 10, orClassOperationFailed, "a call of the operating system failed")                     \
-  X(orErrorForked, 11, orClassDeviceLost, "the device was in use before fork, and the child cannot use it") \
-  X(orErrorDeviceLost, 12, orClassDeviceLost, "the device no longer answers")                               \
-  X(orErrorNotPermitted, 13, orClassOperationFailed, "the call is not allowed here")                        \
-  X(orErrorDriver, 14, orClassDeviceLost, "the driver does not fit this runtime")                           \
-  X(orErrorCapture, 15, orClassOperationFailed, "the call does not fit the capture of a stream")            \
-  X(orErrorCaptureInvalidated, 16, orClassOperationFailed, "the capture was invalidated by an earlier call")
+#define OR_ERRORS(X)                                                                                       \
+  X(orSuccess, 0, orClassNone, "no error")                                                                 \
+  X(orErrorInvalidValue, 1, orClassOperationFailed, "invalid argument")                                    \
+  X(orErrorInvalidDevice, 2, orClassOperationFailed, "invalid device ordinal")                             \
+  X(orErrorInvalidPointer, 3, orClassOperationFailed, "invalid pointer: not inside a live allocation")     \
+  X(orErrorInvalidHandle, 4, orClassOperationFailed, "invalid resource handle")                            \
+  X(orErrorNotSupported, 5, orClassOperationFailed, "operation not supported")                             \
+  X(orErrorNotReady, 6, orClassRetry, "device not ready")                                                  \
+  X(orErrorOutOfMemory, 7, orClassOutOfMemory, "out of memory")                                            \
+  X(orErrorOutOfHostMemory, 8, orClassOutOfMemory, "out of host memory")                                   \
+  X(orErrorKernelFailed, 9, orClassStreamPoisoned, "kernel execution failed")                              \
+  X(orErrorSystem, 10, orClassOperationFailed, "operating system call failed")                             \
+  X(orErrorForked, 11, orClassDeviceLost, "the device was used before fork; a forked child cannot use it") \
+  X(orErrorDeviceLost, 12, orClassDeviceLost, "the device does not respond")                               \
+  X(orErrorNotPermitted, 13, orClassOperationFailed, "operation not permitted")                            \
+  X(orErrorDriver, 14, orClassDeviceLost, "incompatible driver, or an invalid result of the driver")       \
+  X(orErrorCapture, 15, orClassOperationFailed, "invalid operation in this capture state")                 \
+  X(orErrorCaptureInvalidated, 16, orClassOperationFailed,                                                 \
+    "operation failed due to a previous error during capture")
 
-/* What a program may still do after an error. */
+/* How a program can recover from an error. */
 typedef enum orErrorClass OR_INT_ENUM {
-  orClassNone = 0,            /* nothing went wrong */
-  orClassRetry = 1,           /* ask again later */
-  orClassOutOfMemory = 2,     /* free something, then try again */
-  orClassOperationFailed = 3, /* this call did nothing; everything else is as it was */
-  orClassStreamPoisoned =
-      4,                /* work behind the failure was dropped; the stream goes on once it was reported */
-  orClassDeviceLost = 5 /* the device is of no more use to this process */
+  orClassNone = 0,            /* no error */
+  orClassRetry = 1,           /* not finished; query again later */
+  orClassOutOfMemory = 2,     /* free memory, then retry */
+  orClassOperationFailed = 3, /* the call had no effect; the device is still usable */
+  orClassStreamPoisoned = 4,  /* queued work was dropped; the stream is usable after this report */
+  orClassDeviceLost = 5       /* this process cannot use the device any more */
 } orErrorClass;
 
 #define OR_DEFINE_ERROR(name, number, class_, text) name = number,

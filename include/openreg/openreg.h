@@ -1,33 +1,33 @@
 /*
- * What a program calls: devices, memory, streams, events, graphs, errors, tracing.
+ * The runtime API: devices, memory, streams, events, graphs, errors, tracing.
  *
- * Every function returns an orError_t. A call that does not return orSuccess has done nothing, has left words
- * with the values in them for orGetLastErrorMessage(), and leaves the next call free to succeed. No function
- * aborts, throws or prints. All functions may be called from any thread; the current device and the last
- * error are the calling thread's own. No device is opened, no thread started and no memory reserved before
- * the first call that needs it.
+ * Functions return an orError_t. A call that does not return orSuccess has no effect. It sets the message of
+ * orGetLastErrorMessage(); later calls can succeed. No function aborts, throws or prints. All functions may
+ * be called from any thread; the current device and the last error are per thread. The runtime opens devices,
+ * starts threads and reserves memory lazily, at the first call that needs them.
  *
- * Note [Order]
- * Work on one stream runs in the order of its submission. Work on two streams has no order except through
- * events. The default stream (NULL) of a device is an ordinary stream: it waits for no other.
+ * Note [Stream order]
+ * Work on one stream runs in submission order. Work on different streams is ordered only by events. The
+ * default stream (NULL) of a device does not synchronize with other streams.
  *
  * Note [Failed kernels]
- * A kernel that fails poisons its stream: work queued behind it is dropped (its `release` is still called,
- * events recorded behind it still complete) until a synchronization of that stream, of an event recorded on
- * it behind the failure, or of its device returns orErrorKernelFailed with the kernel's name and words. That
- * call clears the poison; work submitted afterwards runs. Other streams are not touched.
+ * A kernel that fails poisons its stream: work queued behind it is dropped. The `release` of dropped kernels
+ * is still called, and events recorded behind the failure still complete. The next synchronization of the
+ * stream, of an event recorded on it behind the failure, or of its device returns orErrorKernelFailed with
+ * the name and the message of the kernel, and clears the failure. Work submitted afterwards runs. Other
+ * streams are not affected.
  *
  * Note [Handles]
- * Streams, events and graphs are numbers, not addresses: one that was destroyed is recognized, never
+ * Streams, events and graphs are numbers, not addresses. A destroyed handle is detected and never
  * dereferenced.
  *
- * Note [Other processes]
- * A process names a piece of its memory, carries the name to another process of the same user, and that one
- * opens it: both then use the same bytes, each through pointers of its own. The name holds a secret of 128
- * bits and cannot be guessed; one that is forged, or of something that is gone, is orErrorInvalidHandle. Who
- * opens holds: the memory cannot be freed under it. A hold ends when it is closed, or with its process
- * however that ends. Bytes opened elsewhere count for the process that allocated them. Memory stays usable
- * where it is open after its first process has ended; names do not.
+ * Note [Interprocess sharing]
+ * A process creates a handle of a part of its memory and sends it to another process of the same user, which
+ * opens it. Both processes then use the same bytes, each through its own pointers. The handle contains a
+ * secret of 128 bits; opening a forged or stale handle returns orErrorInvalidHandle. While a process has the
+ * memory open, the owner cannot free it. Closing the memory, or the end of the process, releases it. The
+ * bytes count as memory of the process that allocated them. After that process has ended, other processes can
+ * still use memory that they have open, but its handles are invalid.
  */
 #ifndef OPENREG_OPENREG_H_
 #define OPENREG_OPENREG_H_
@@ -51,69 +51,69 @@ typedef struct orGraphHandle* orGraph_t;
 
 /* ---- Errors ------------------------------------------------------------------------------------------- */
 
-/* The code's name, as "orErrorInvalidValue"; never NULL, whatever the number. */
+/* The name of the code, such as "orErrorInvalidValue"; never NULL, also for unknown codes. */
 OR_API_VALUE const char* orGetErrorName(orError_t error);
-/* What the code means in general; never NULL. */
+/* The general text of the code; never NULL. */
 OR_API_VALUE const char* orGetErrorString(orError_t error);
 OR_API_VALUE orErrorClass orGetErrorClass(orError_t error);
-/* The last error of this thread, which is then forgotten. orErrorNotReady is an answer, not an error. */
+/* Returns and clears the last error of this thread. orErrorNotReady is not recorded as an error. */
 OR_API_VALUE orError_t orGetLastError(void);
-/* The last error of this thread, which stays. */
+/* Returns the last error of this thread and does not clear it. */
 OR_API_VALUE orError_t orPeekAtLastError(void);
-/* A sentence with the values in it about this thread's last call that did not succeed. Valid until the next
- * such call on this thread; never NULL. */
+/* The message, with values, of the last call on this thread that did not return orSuccess. Valid until the
+ * next such call on this thread; never NULL. */
 OR_API_VALUE const char* orGetLastErrorMessage(void);
-/* Not 0 in a child that was forked after the first use of a device. Every call that needs the device fails
- * there with orErrorForked, and takes no lock. Callable from destructors: it never fails and never locks. */
+/* Not 0 in a child process that was forked after the first use of a device. There, every call that needs the
+ * device returns orErrorForked and takes no lock. This function never fails and takes no lock, so destructors
+ * may call it. */
 OR_API_VALUE int orIsForked(void);
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
 
 OR_API orError_t orGetDeviceCount(int* count);
-/* The current device of this thread, 0 at first. */
+/* The current device of this thread; initially 0. */
 OR_API orError_t orGetDevice(int* device);
 OR_API orError_t orSetDevice(int device);
 /* `properties->struct_size` must be set. Does not open the device. */
 OR_API orError_t orGetDeviceProperties(orDeviceProperties* properties, int device);
-/* *open is 1 if something has used the device, 0 otherwise. Does not open it. */
+/* *open is 1 if the device is open, 0 otherwise. Does not open it. */
 OR_API orError_t orDeviceIsOpen(int* open, int device);
 /* Waits for all streams of the current device. */
 OR_API orError_t orDeviceSynchronize(void);
-/* Waits for the current device, then destroys its streams and events and frees its memory. The device is as
- * before its first use. */
+/* Waits for the current device, destroys its streams, events and graphs, frees its memory and closes it. */
 OR_API orError_t orDeviceReset(void);
-/* A number to add to a device pointer of `device` to get the address at which a kernel finds the byte. The
- * same for all memory of all devices, for ever. orErrorNotSupported without OR_CAP_HOST_EXECUTABLE. */
+/* The offset from a device pointer to its address in the kernel view. It is the same for all memory of all
+ * devices and does not change. Returns orErrorNotSupported without OR_CAP_HOST_EXECUTABLE. */
 OR_API orError_t orGetKernelViewOffset(ptrdiff_t* offset, int device);
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
-/* Device memory on the current device. Its address can be computed with, but not read or written, on the
- * host: that faults. Zero bytes give NULL. Contents are undefined. */
+/* Allocates memory on the current device. The host may do arithmetic on the pointer; a host access through it
+ * faults. The contents are uninitialized. If `size` is 0, *ptr is NULL. */
 OR_API orError_t orMalloc(void** ptr, size_t size);
-/* Waits for work of the device that is already submitted, then frees. NULL is allowed. In a kernel it is
- * orErrorNotPermitted unless that kernel is the device's only unfinished work, and also for memory that
- * another process holds. Names of the memory are taken back. */
+/* Waits for submitted work of the device, frees the memory and invalidates its interprocess handles. NULL is
+ * allowed. Returns orErrorNotPermitted if another process has the memory open, and inside a kernel unless
+ * that kernel is the only unfinished work of the device. */
 OR_API orError_t orFree(void* ptr);
-/* Pinned host memory, usable in asynchronous copies. Zero bytes give NULL. */
+/* Allocates pinned host memory, for asynchronous copies. If `size` is 0, *ptr is NULL. */
 OR_API orError_t orMallocHost(void** ptr, size_t size);
 OR_API orError_t orFreeHost(void* ptr);
-/* Makes existing host memory pinned. Ranges may not overlap one that is pinned already. */
+/* Pins existing host memory. The range must not overlap memory that is already pinned. */
 OR_API orError_t orHostRegister(void* ptr, size_t size);
 OR_API orError_t orHostUnregister(void* ptr);
 /* Free and total bytes of the current device. */
 OR_API orError_t orMemGetInfo(size_t* free, size_t* total);
-/* `attributes->struct_size` must be set. A pointer that the runtime does not know is
- * orMemoryTypeUnregistered, not an error. */
+/* `attributes->struct_size` must be set. For unknown pointers the type is orMemoryTypeUnregistered; that is
+ * not an error. */
 OR_API orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr);
 
-/* Copies on the default stream of the device concerned and waits. */
+/* Copies on the default stream of the device that owns the memory, and waits. */
 OR_API orError_t orMemcpy(void* dst, const void* src, size_t size, orMemcpyKind kind);
-/* Copies in stream order. With pinned or device memory it returns at once. From pageable memory the source
- * may be changed as soon as it returns; into pageable memory it returns when the bytes are there. */
+/* Copies in stream order. With pinned or device memory the call returns immediately. A pageable source may be
+ * modified as soon as the call returns. With a pageable destination the call waits for the copy. */
 OR_API orError_t orMemcpyAsync(void* dst, const void* src, size_t size, orMemcpyKind kind, orStream_t stream);
 OR_API orError_t orMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t size);
-/* In the order of `stream`, which may belong to either device. */
+/* `stream` may belong to either device. */
 OR_API orError_t orMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t size,
                                    orStream_t stream);
 OR_API orError_t orMemset(void* ptr, int value, size_t size);
@@ -121,118 +121,120 @@ OR_API orError_t orMemsetAsync(void* ptr, int value, size_t size, orStream_t str
 
 /* ---- Streams ------------------------------------------------------------------------------------------ */
 
-/* The default stream of the current device, as a handle that means the same stream whatever device is
- * current. It cannot be destroyed. */
+/* A handle of the default stream of the current device. Unlike NULL, it does not depend on the current device
+ * of later calls. It cannot be destroyed. */
 OR_API orError_t orStreamGetDefault(orStream_t* stream);
-/* A stream of the current device. */
+/* Creates a stream on the current device. */
 OR_API orError_t orStreamCreate(orStream_t* stream);
-/* A smaller number is more urgent; numbers outside of the device's range are clamped to it. */
+/* A smaller number is a higher priority. Values outside the range of the device are clamped. */
 OR_API orError_t orStreamCreateWithPriority(orStream_t* stream, int priority);
-/* Returns at once; what was submitted still runs. */
+/* Returns immediately; submitted work still runs. */
 OR_API orError_t orStreamDestroy(orStream_t stream);
-/* orSuccess if all work is finished, orErrorNotReady if not. Does not report a failed kernel. */
+/* Returns orSuccess if all work is finished, otherwise orErrorNotReady. Does not report a failed kernel. */
 OR_API orError_t orStreamQuery(orStream_t stream);
-/* How much work of the stream is submitted and not finished: kernels, copies, records and waits. Does not
- * report a failed kernel. A driver that does not count answers 0 or 1. */
+/* The number of submitted operations that are not finished: kernels, copies, event records and waits. Does
+ * not report a failed kernel. With a driver that does not count operations, *count is 0 or 1. */
 OR_API orError_t orStreamGetPending(orStream_t stream, uint64_t* count);
-/* Waits for all work submitted so far. The waiting thread may run that work itself. A kernel that waits for
- * its own stream or device gets orErrorNotPermitted. */
+/* Waits for all work submitted so far. The waiting thread may run that work. A kernel that waits for its own
+ * stream or device gets orErrorNotPermitted. */
 OR_API orError_t orStreamSynchronize(orStream_t stream);
-/* Work submitted to `stream` from now on waits for the event's latest record as of now. */
+/* Work submitted to `stream` after this call waits for the latest record of the event at this call. */
 OR_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
-/* Calls `function` on some thread, in stream order. It must not wait for the device. */
+/* Calls `function` in stream order, on any thread. It must not wait for the device. */
 OR_API orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* user);
-/* Queues a kernel. The argument block is copied; see orKernel for who releases what. */
+/* Queues a kernel. The argument block is copied; see orKernel for ownership. */
 OR_API orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* args,
                                 size_t args_size);
-/* Runs a kernel in stream order and returns when it is done. Work that is submitted after the call does not
- * delay it. The simulated device runs it on the calling thread. The argument block is not copied. A failure
- * is returned here and poisons nothing; a failure of earlier work is returned instead of running the kernel.
- * A kernel may call this for its own stream: it runs at once. */
+/* Runs a kernel in stream order and returns when it is done. Work submitted after the call does not delay it.
+ * The simulated device runs it on the calling thread. The argument block is not copied. A failure of the
+ * kernel is returned and does not poison the stream. If earlier work failed, the call returns that failure
+ * and does not run the kernel. A kernel may call this for its own stream; the new kernel then runs
+ * immediately. */
 OR_API orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args);
 OR_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OR_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
-/* A number that no other stream of this process has had; 0 for default streams. Traces carry it. */
+/* The ID of the stream in traces: unique in the process and never reused; 0 for default streams. */
 OR_API orError_t orStreamGetId(orStream_t stream, uint64_t* id);
 
-/* Process-wide; the environment's OPENREG_SCHEDULE (async, blocking, adversarial) and OPENREG_SEED decide at
- * first. Takes effect for work that is submitted afterwards. The seed matters to the adversarial schedule. */
+/* Process-wide. The initial values come from the environment variables OPENREG_SCHEDULE (async, blocking,
+ * adversarial) and OPENREG_SEED. Affects work submitted after the call. Only the adversarial schedule uses
+ * the seed. */
 OR_API orError_t orSetSchedule(orSchedule schedule, uint64_t seed);
 OR_API orError_t orGetSchedule(orSchedule* schedule, uint64_t* seed);
 
 /* ---- Events ------------------------------------------------------------------------------------------- */
 
-/* An event of the current device. */
+/* Creates an event on the current device. */
 OR_API orError_t orEventCreate(orEvent_t* event);
 OR_API orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags);
 OR_API orError_t orEventDestroy(orEvent_t event);
-/* Marks this point of the stream; a later record replaces an earlier one, for those who ask afterwards. The
- * stream must belong to the event's device. */
+/* Records the current position of the stream. Later queries and waits use the latest record; waits that are
+ * already submitted keep theirs. The stream must belong to the device of the event. */
 OR_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
 OR_API orError_t orEventGetDevice(orEvent_t event, int* device);
-/* orSuccess if everything before the latest record is finished, or there is no record; else orErrorNotReady.
- */
+/* Returns orSuccess if all work before the latest record is finished or there is no record, otherwise
+ * orErrorNotReady. */
 OR_API orError_t orEventQuery(orEvent_t event);
 OR_API orError_t orEventSynchronize(orEvent_t event);
-/* Milliseconds between two records that are finished, of events with timing. */
+/* Milliseconds between the latest records of two events. Both must have timing and be finished. */
 OR_API orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 
 /* ---- Graphs ------------------------------------------------------------------------------------------- */
 
 /*
  * Note [Graphs]
- * From orStreamBeginCapture to orStreamEndCapture nothing that the stream is given runs: kernels, copies and
- * fills become nodes of a graph, with the arguments that they have. An event recorded on the stream carries
- * the capture to every stream that waits for it; these have to be joined again, by events, before the end. A
- * launch of the graph runs all of it in the order of one stream.
+ * Between orStreamBeginCapture and orStreamEndCapture, work submitted to the stream does not run: kernels,
+ * copies and fills become nodes of a graph, with copies of their arguments. A stream that waits for an event
+ * recorded on a captured stream joins the capture; it must be joined back through events before the capture
+ * ends. A launch of the graph runs all nodes in the order of one stream.
  *
- * What cannot be written down is refused with orErrorCapture: to ask or to wait for a captured stream, for an
- * event recorded there, or for their device; to wait there for an event from outside; to run a kernel at
- * once; to copy from or to pageable memory; to free memory, as the capture's mode says. Such a call
- * invalidates the capture: what the stream is given after it, and the end, is orErrorCaptureInvalidated with
- * the words of the first refusal. Either way the end takes all streams out of the capture.
+ * These calls return orErrorCapture during a capture: to query or synchronize a captured stream, an event
+ * recorded on it, or its device; to make it wait for an event from outside the capture; orRunKernel; copies
+ * from or to pageable memory; and, depending on the mode, freeing memory. Such a call invalidates the
+ * capture: later submissions to its streams, and the end of the capture, return orErrorCaptureInvalidated
+ * with the message of the first error. The end of the capture always removes all streams from it.
  */
 OR_API orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode);
-/* On the stream of the begin; and on its thread, unless the mode is relaxed. */
+/* Call it on the stream that began the capture and, unless the mode is relaxed, on the same thread. */
 OR_API orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph);
-/* `id` (may be NULL): a number that no other capture of this process has had. */
+/* `id` (may be NULL): the ID of the capture, unique in the process and never reused. */
 OR_API orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id);
-/* For libraries: orSuccess, or refuses if the stream is captured. `what` says who asks, as "nonzero". */
+/* For libraries: returns orErrorCapture and invalidates the capture if the stream is captured. `what` is the
+ * operation for the message, such as "nonzero". */
 OR_API orError_t orStreamCheckUncaptured(orStream_t stream, const char* what);
-/* For libraries: orSuccess, or refuses if a capture on the current device forbids this thread to free memory.
- */
+/* For libraries: the same if a capture on the current device does not permit this thread to free memory. */
 OR_API orError_t orDeviceCheckUncaptured(const char* what);
-/* Runs the graph in the order of the stream, which belongs to the device of the capture. Launches of one
- * graph run one after the other, whatever their streams. A kernel that fails ends its launch; see
+/* Runs the graph in stream order. The stream must belong to the device of the capture. Launches of the same
+ * graph never overlap, also on different streams. A kernel that fails ends its launch; see
  * Note [Failed kernels]. */
 OR_API orError_t orGraphLaunch(orGraph_t graph, orStream_t stream);
-/* Returns at once; what was launched still runs. */
+/* Returns immediately; launches in progress still run. */
 OR_API orError_t orGraphDestroy(orGraph_t graph);
 OR_API orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count);
-/* `node->struct_size` must be set. Nodes are numbered in the order in which they run. */
+/* `node->struct_size` must be set. Nodes are numbered in execution order. */
 OR_API orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node);
 
-/* ---- Other processes ---------------------------------------------------------------------------------- */
+/* ---- Interprocess sharing ----------------------------------------------------------------------------- */
 
-/* Names `size` bytes at `ptr`, inside one allocation of this process, for one or more others to open. Every
- * call makes another name. */
+/* Creates a handle of `size` bytes at `ptr`, inside one allocation of this process, which one or more other
+ * processes can open. Every call creates a new handle. */
 OR_API orError_t orIpcGetMemHandle(orIpcMemHandle_t* handle, void* ptr, size_t size);
-/* Takes a name back: orSuccess if nobody holds the memory by it, and then it opens nothing any more.
- * orErrorNotReady as long as somebody does, or as nobody has opened it yet: it may be on its way. */
+/* Invalidates a handle that was opened and that no process has open any more. Otherwise returns
+ * orErrorNotReady: a handle that was never opened may still be in transit. */
 OR_API orError_t orIpcRetireMemHandle(const orIpcMemHandle_t* handle);
-/* Opens memory that another process has named, and holds it. It is memory of the device with the same index,
- * and opened more than once has the same address. A name of this process's own counts as opened by the call,
- * which is orErrorNotPermitted: the memory is there already. */
+/* Opens memory of another process; the owner cannot free it while it is open. The memory belongs to the
+ * device with the same index. Opening it again returns the same address. A handle that this process created
+ * returns orErrorNotPermitted, and then counts as opened. */
 OR_API orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle);
-/* Ends one opening of `ptr`. Waits for work that is already submitted, as orFree. */
+/* Closes memory of orIpcOpenMemHandle, once for each opening. Waits for submitted work, as orFree does. */
 OR_API orError_t orIpcCloseMemHandle(void* ptr);
-/* The same in the order of `stream`, without waiting. From now on the caller does not use `ptr`. */
+/* The same in stream order, without waiting. The caller must not use `ptr` in work submitted later. */
 OR_API orError_t orIpcCloseMemHandleAsync(void* ptr, orStream_t stream);
 
-/* Names an event that was created with orEventInterprocess. Destroying the event takes the name back. */
+/* Creates a handle of an event with orEventInterprocess. Destroying the event invalidates the handle. */
 OR_API orError_t orIpcGetEventHandle(orIpcEventHandle_t* handle, orEvent_t event);
-/* An event of this process that is the same as the named one: either process records, either waits. Ends with
- * orEventDestroy. A record whose process has died counts as finished. */
+/* Opens an event of another process. Both processes can record it and wait for it. Close it with
+ * orEventDestroy. A record of a process that has ended counts as finished. */
 OR_API orError_t orIpcOpenEventHandle(orEvent_t* event, const orIpcEventHandle_t* handle);
 
 /* ---- Tracing ------------------------------------------------------------------------------------------ */
@@ -243,15 +245,15 @@ typedef enum orTraceKind OR_INT_ENUM {
   orTraceMemset = 2,
   orTraceHostFunc = 3,
   orTraceSynchronize = 4,
-  orTraceRange = 5,  /* a stretch of a program, between its push and its pop */
-  orTraceInstant = 6 /* a moment of a program */
+  orTraceRange = 5,  /* a range of the program, from its push or start to its pop or end */
+  orTraceInstant = 6 /* a mark of the program */
 } orTraceKind;
 
 typedef enum orTracePhase OR_INT_ENUM {
   orTraceLaunched = 0, /* on the launching thread, inside the launching call */
   orTraceFinished = 1, /* on any thread, once for each launch, with the times */
-  orTraceReturned = 2  /* on the launching thread, when the launching call ends, with the times of the call;
-                          not  for synchronizations and ranges, which end with their call */
+  orTraceReturned = 2 /* on the launching thread, when the launching call returns, with the times of the call;
+                         not for synchronizations, ranges and marks */
 } orTracePhase;
 
 typedef struct orTraceRecord {
@@ -259,31 +261,33 @@ typedef struct orTraceRecord {
   orTraceKind kind;
   orTracePhase phase;
   const char* name;
-  int32_t device;       /* -1 for ranges and marks, which belong to no device */
-  uint64_t stream;      /* as orStreamGetId */
-  uint64_t correlation; /* the same number in all phases of one launch, and in no other */
-  int64_t start_ns;     /* CLOCK_MONOTONIC; 0 while only launched */
+  int32_t device;       /* -1 for ranges and marks */
+  uint64_t stream;      /* as orStreamGetId returns it */
+  uint64_t correlation; /* the same in all phases of one launch; unique */
+  int64_t start_ns;     /* CLOCK_MONOTONIC; 0 in the phase orTraceLaunched */
   int64_t end_ns;
   size_t size; /* bytes copied or set */
   orMemcpyKind copy_kind;
   orError_t result;
-  const char* function; /* the function of this header that was called, "orLaunchKernel"; lives for ever */
+  const char* function; /* the called function, such as "orLaunchKernel"; static lifetime */
 } orTraceRecord;
 
 typedef void (*orTraceCallback)(const orTraceRecord* record, void* user);
 
-/* Calls `callback` for every launch from now on, and for its finish, also if that is after unsubscribing. It
- * must not call the runtime, nor keep a record's `name` beyond the call. One subscriber at a time: a second
- * is orErrorNotPermitted. Without a subscriber a launch costs one load more. */
+/* Calls `callback` for every launch after this call and for its completion, also if it completes after
+ * orTraceUnsubscribe. The callback must not call the runtime. The `name` of a record is valid only during the
+ * callback. There is one subscriber at a time; a second one gets orErrorNotPermitted. Without a subscriber,
+ * tracing costs one load per launch. */
 OR_API orError_t orTraceSubscribe(orTraceCallback callback, void* user);
 OR_API orError_t orTraceUnsubscribe(void);
 
-/* Ranges and marks of a program, for the subscriber to see; nothing else happens. Ranges of one thread nest.
- * Both give the depth of the range that is begun or ended, 0 for the outermost; `depth` may be NULL. A pop
- * without a push is orErrorNotPermitted. The name is copied. */
+/* Ranges and marks of the program; they have no effect except on the trace. Pushed ranges of one thread nest.
+ * `depth` (may be NULL) is the depth of the range that begins or ends; the outermost range has depth 0. A pop
+ * without a push returns orErrorNotPermitted. The name is copied. */
 OR_API orError_t orTraceRangePush(const char* name, int* depth);
 OR_API orError_t orTraceRangePop(int* depth);
-/* Ranges that need not nest, and may end on another thread. An id that is not open is orErrorInvalidValue. */
+/* Ranges that need not nest and may end on another thread. An ID of no open range returns
+ * orErrorInvalidValue. */
 OR_API orError_t orTraceRangeStart(const char* name, uint64_t* id);
 OR_API orError_t orTraceRangeEnd(uint64_t id);
 OR_API orError_t orTraceMark(const char* name);

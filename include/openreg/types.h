@@ -1,8 +1,8 @@
 /*
- * The types that a program (openreg.h) and a driver (driver.h) share. Plain C, no function.
+ * Types that programs (openreg.h) and drivers (driver.h) share. Plain C, no functions.
  *
- * Structs that may grow begin with struct_size; whoever fills one in sets it to sizeof the struct it was
- * compiled with, and whoever reads one looks at no field beyond it.
+ * Structs that may grow begin with struct_size. The writer sets it to the sizeof that it was compiled with;
+ * the reader accesses no field beyond it.
  */
 #ifndef OPENREG_TYPES_H_
 #define OPENREG_TYPES_H_
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a device is. Sizes in bytes. */
+/* Properties of a device. Sizes are in bytes. */
 typedef struct orDeviceProperties {
   uint32_t struct_size;
   char name[64];
@@ -20,22 +20,22 @@ typedef struct orDeviceProperties {
   size_t allocation_granularity; /* every allocation is rounded up to a multiple of this */
   int32_t major;                 /* generation of the device */
   int32_t minor;
-  int32_t multi_processor_count; /* kernels that can run at the same time */
-  int32_t least_priority;        /* the range of stream priorities; a smaller number is more urgent */
+  int32_t multi_processor_count; /* number of kernels that can run concurrently */
+  int32_t least_priority;        /* range of stream priorities; a smaller number is a higher priority */
   int32_t greatest_priority;
   uint64_t capabilities; /* OR_CAP_* bits */
 } orDeviceProperties;
 
-/* Capabilities: what a driver declares that it can do beyond the required entries. */
-#define OR_CAP_HOST_EXECUTABLE (1ull << 0) /* host code can be a kernel: memory has a kernel view */
-#define OR_CAP_PEER_COPY (1ull << 1)       /* copies between two devices without passing through the host */
-#define OR_CAP_TIMING (1ull << 2)          /* events can carry a time */
+/* Capabilities that a driver declares beyond the required entries. */
+#define OR_CAP_HOST_EXECUTABLE (1ull << 0) /* kernels can be host code: memory has a kernel view */
+#define OR_CAP_PEER_COPY (1ull << 1)       /* copies between devices without staging in host memory */
+#define OR_CAP_TIMING (1ull << 2)          /* events can have timing */
 #define OR_CAP_PRIORITIES (1ull << 3)      /* stream priorities are respected */
 #define OR_CAP_IPC (1ull << 4)             /* memory and events can be shared between processes */
 
 typedef enum orMemoryType OR_INT_ENUM {
-  orMemoryTypeUnregistered = 0, /* ordinary host memory, unknown to the runtime */
-  orMemoryTypeHost = 1,         /* pinned: from orMallocHost, or given to orHostRegister */
+  orMemoryTypeUnregistered = 0, /* pageable host memory, unknown to the runtime */
+  orMemoryTypeHost = 1,         /* pinned: from orMallocHost or orHostRegister */
   orMemoryTypeDevice = 2
 } orMemoryType;
 
@@ -43,9 +43,9 @@ typedef struct orPointerAttributes {
   uint32_t struct_size;
   orMemoryType type;
   int32_t device;    /* for device memory; -1 otherwise */
-  void* base;        /* begin of the allocation that holds the pointer; NULL if unregistered */
+  void* base;        /* start of the allocation that contains the pointer; NULL if unregistered */
   size_t size;       /* of that allocation */
-  void* kernel_view; /* where a kernel finds this byte; NULL if the device has no kernel view */
+  void* kernel_view; /* address for kernels; NULL if the device has no kernel view */
 } orPointerAttributes;
 
 typedef enum orMemcpyKind OR_INT_ENUM {
@@ -57,14 +57,14 @@ typedef enum orMemcpyKind OR_INT_ENUM {
 } orMemcpyKind;
 
 /*
- * A kernel: a C function that runs in stream order and finds device data through kernel-view addresses.
+ * A kernel: a C function that runs in stream order and accesses device memory through kernel-view addresses.
  *
- * `run` gets the launch's own copy of the argument block. It returns orSuccess, or fails by returning
- * anything else after writing a sentence into `why` (a zero-terminated string of at most `why_size` bytes).
- * `release` (optional) is called exactly once for each launch that was accepted, after `run` or instead of
- * it if the work was dropped. Neither may throw, nor wait for the device. The orKernel itself is not copied:
- * it must outlive its launches. A launch that is captured is run by each launch of the graph, never twice at
- * the same time, and released with the graph.
+ * `run` gets the copy of the argument block that belongs to the launch. It returns orSuccess. To fail, it
+ * writes a message into `why` (zero-terminated, at most `why_size` bytes) and returns another code.
+ * `release` (optional) is called exactly once for each accepted launch: after `run`, or instead of it if the
+ * launch was dropped. Neither may throw or wait for the device. The orKernel is not copied: it must outlive
+ * its launches. A captured launch runs once in each launch of the graph, never concurrently, and is released
+ * with the graph.
  */
 typedef struct orKernel {
   const char* name;
@@ -74,11 +74,12 @@ typedef struct orKernel {
 
 typedef void (*orHostFunction)(void* user);
 
-/* Whom a capture forbids to free memory, which waits for the device. See orStreamBeginCapture. */
+/* Which threads must not free memory during a capture, since that waits for the device. See
+ * orStreamBeginCapture. */
 typedef enum orCaptureMode OR_INT_ENUM {
-  orCaptureGlobal = 0,      /* every thread */
+  orCaptureGlobal = 0,      /* all threads */
   orCaptureThreadLocal = 1, /* the thread that began the capture */
-  orCaptureRelaxed = 2      /* nobody */
+  orCaptureRelaxed = 2      /* no thread */
 } orCaptureMode;
 
 typedef enum orCaptureStatus OR_INT_ENUM {
@@ -93,27 +94,27 @@ typedef enum orGraphNodeKind OR_INT_ENUM {
   orGraphNodeMemset = 2
 } orGraphNodeKind;
 
-/* One piece of a graph's work. What it points to lives as long as the graph. */
+/* A node of a graph. The memory that it points to lives as long as the graph. */
 typedef struct orGraphNode {
   uint32_t struct_size;
   orGraphNodeKind kind;
   const char* name;
-  int32_t device; /* of the stream that was given it */
+  int32_t device; /* of the captured stream */
   uint64_t stream;
   size_t size; /* bytes copied or set */
   orMemcpyKind copy_kind;
-  const uint32_t* after; /* the nodes that it follows directly, all of them with smaller numbers */
+  const uint32_t* after; /* direct dependencies; all have smaller indices */
   size_t after_count;
 } orGraphNode;
 
 typedef enum orEventFlags OR_INT_ENUM {
   orEventDefault = 0,
-  orEventDisableTiming = 1, /* cheaper; elapsed time is an error */
-  orEventInterprocess = 2   /* other processes can wait for it; only with orEventDisableTiming */
+  orEventDisableTiming = 1, /* cheaper; orEventElapsedTime returns an error */
+  orEventInterprocess = 2   /* can be shared with other processes; requires orEventDisableTiming */
 } orEventFlags;
 
-/* Names of memory and of events for other processes: bytes to be carried there, without a meaning of their
- * own. See Note [Other processes] in openreg.h. */
+/* Interprocess handles of memory and of events: opaque bytes to send to another process. See
+ * Note [Interprocess sharing] in openreg.h. */
 typedef struct orIpcMemHandle_t {
   unsigned char bytes[64];
 } orIpcMemHandle_t;
@@ -122,14 +123,14 @@ typedef struct orIpcEventHandle_t {
   unsigned char bytes[64];
 } orIpcEventHandle_t;
 
-/* When and in which order work that may run does run. See orSetSchedule. */
+/* When work that is ready runs, and in which order. See orSetSchedule. */
 typedef enum orSchedule OR_INT_ENUM {
-  orScheduleAsync = 0,      /* as soon as a worker is free */
-  orScheduleBlocking = 1,   /* every launch runs before it returns */
-  orScheduleAdversarial = 2 /* delayed and interleaved as badly as the ordering rules permit, from a seed */
+  orScheduleAsync = 0,      /* as soon as a worker thread is free */
+  orScheduleBlocking = 1,   /* before the launching call returns */
+  orScheduleAdversarial = 2 /* delayed and interleaved at random, within the ordering rules, from a seed */
 } orSchedule;
 
-/* What a driver tells of one finished piece of work. Times are nanoseconds of CLOCK_MONOTONIC. */
+/* Completion callback of one operation. Times are nanoseconds of CLOCK_MONOTONIC. */
 typedef struct orObserver {
   void (*done)(void* user, int64_t start_ns, int64_t end_ns, orError_t result);
   void* user;

@@ -103,7 +103,7 @@ TEST(Copy, BoundsAreChecked) {
                "1001 bytes from offset 0");
   EXPECT_FAILS(orErrorInvalidValue, orMemcpy(host.data(), device + 990, 11, orMemcpyDefault),
                "allocation of 1000");
-  EXPECT_FAILS(orErrorInvalidValue, orMemset(device, 0, SIZE_MAX), "run out");
+  EXPECT_FAILS(orErrorInvalidValue, orMemset(device, 0, SIZE_MAX), "exceed");
   EXPECT_FAILS(orErrorInvalidPointer, orMemcpy(host.data(), device + 1000, 1, orMemcpyDefault),
                "device memory");
   EXPECT_OK(orMemcpy(host.data(), device + 990, 10, orMemcpyDefault));

@@ -201,7 +201,7 @@ TEST(Failure, ReleaseIsCalledOnceForEachAcceptedLaunch) {
       std::vector<int> block(size / sizeof(int), i);
       ASSERT_OK(orLaunchKernel(stream, &kernel, block.data(), size));
     }
-    EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "without a reason");
+    EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "without a message");
     EXPECT_EQ(ran.load(), 4);
     EXPECT_EQ(released.load(), 10);
   }

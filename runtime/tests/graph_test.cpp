@@ -219,13 +219,13 @@ TEST_P(GraphIn, ThreadsCaptureAndLaunchAtTheSameTime) {
 
 TEST(GraphCapture, RefusesWhatWouldWait) {
   const std::pair<const char*, std::function<orError_t(orStream_t, orEvent_t)>> calls[] = {
-      {"waiting for a stream", [](orStream_t s, orEvent_t) { return orStreamSynchronize(s); }},
-      {"asking whether a stream", [](orStream_t s, orEvent_t) { return orStreamQuery(s); }},
-      {"waiting for device 0", [](orStream_t, orEvent_t) { return orDeviceSynchronize(); }},
-      {"waiting for device 0", [](orStream_t, orEvent_t) { return orDeviceReset(); }},
-      {"running 'body' at once", [](orStream_t s, orEvent_t) { return run(s, [] {}); }},
-      {"waiting for an event", [](orStream_t, orEvent_t e) { return orEventSynchronize(e); }},
-      {"asking for an event", [](orStream_t, orEvent_t e) { return orEventQuery(e); }},
+      {"synchronizing a stream", [](orStream_t s, orEvent_t) { return orStreamSynchronize(s); }},
+      {"querying a stream", [](orStream_t s, orEvent_t) { return orStreamQuery(s); }},
+      {"synchronizing device 0", [](orStream_t, orEvent_t) { return orDeviceSynchronize(); }},
+      {"synchronizing device 0", [](orStream_t, orEvent_t) { return orDeviceReset(); }},
+      {"running 'body' synchronously", [](orStream_t s, orEvent_t) { return run(s, [] {}); }},
+      {"synchronizing an event", [](orStream_t, orEvent_t e) { return orEventSynchronize(e); }},
+      {"querying an event", [](orStream_t, orEvent_t e) { return orEventQuery(e); }},
       {"nonzero", [](orStream_t s, orEvent_t) { return orStreamCheckUncaptured(s, "nonzero"); }},
       {"emptying", [](orStream_t, orEvent_t) { return orDeviceCheckUncaptured("emptying"); }},
   };
@@ -295,7 +295,7 @@ TEST(GraphCapture, EndsWhereItBegan) {
   EXPECT_FAILS(orErrorCapture, orStreamBeginCapture(a, orCaptureGlobal), "already");
   ASSERT_OK(orEventRecord(fork, a));
   ASSERT_OK(orStreamWaitEvent(b, fork));
-  EXPECT_FAILS(orErrorCapture, orStreamEndCapture(b, &graph), "has to end there");
+  EXPECT_FAILS(orErrorCapture, orStreamEndCapture(b, &graph), "end the capture on that stream");
   std::thread([&] { EXPECT_FAILS(orErrorCapture, orStreamEndCapture(a, &graph), "another thread"); }).join();
   Graph made;
   ASSERT_OK(orStreamEndCapture(a, &made));

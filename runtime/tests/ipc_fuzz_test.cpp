@@ -240,9 +240,9 @@ TEST(IpcFuzz, AnOwnerDoesNotLearnFromItsOverwrittenLedger) {
       entry.state.store(openreg::sim::EntryState::kReceived);
     }
     EXPECT_OK(orIpcRetireMemHandle(&first));
-    EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&first), "names nothing");
+    EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&first), "does not refer to memory");
     EXPECT_OK(orFree(fresh));  // takes its names back
-    EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&second), "names nothing");
+    EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&second), "does not refer to memory");
     EventEntry& shared = ipc_registry->events[unpack(event_handle).index];
     fuzz.overwrite(&shared, sizeof(shared));
     EXPECT_OK(orIpcGetEventHandle(&again, event));

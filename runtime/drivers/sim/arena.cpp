@@ -11,12 +11,12 @@
 namespace openreg::sim {
 namespace {
 
-// Views begin at multiples of this, so that they can have huge pages.
+// Alignment of the views, for huge pages.
 constexpr size_t kViewAlignment = size_t{2} << 20;
-// Below this, keeping the pages is cheaper than faulting them in again.
+// For smaller blocks, keeping the pages is cheaper than faulting them in again.
 constexpr size_t kSmallestDiscard = size_t{1} << 20;
 
-// Addresses cost nothing, and another process's devices may be larger than ours.
+// Address space is free, and devices of another process may be larger than those of this process.
 constexpr size_t kSmallestWindow = size_t{16} << 30;
 
 char* first_device_view = nullptr;
@@ -41,8 +41,8 @@ orError_t reserve_views(int device_count, size_t memory) {
   if (!platform::reserve(2 * views + kViewAlignment, &base)) {
     return fail(
         orErrorSystem,
-        "cannot reserve %zu bytes of addresses for %d devices of %zu bytes: %s; make OPENREG_MEMORY or "
-        "OPENREG_DEVICE_COUNT smaller",
+        "cannot reserve %zu bytes of address space for %d devices of %zu bytes: %s; reduce OPENREG_MEMORY or "
+        "OPENREG_DEVICE_COUNT",
         2 * views, device_count, memory, std::strerror(errno));
   }
   first_device_view = reinterpret_cast<char*>(round_up(reinterpret_cast<size_t>(base), kViewAlignment));
@@ -67,14 +67,14 @@ orError_t Arena::open(int device, size_t memory) {
   auto blocks = std::make_unique<Blocks>(memory);
   backing_ = platform::create_memory(OR_DEVICE_NAME, memory);
   if (backing_ < 0) {
-    return fail(orErrorSystem, "cannot create the %zu bytes of memory of device %d: %s", memory, device,
+    return fail(orErrorSystem, "cannot create %zu bytes of memory for device %d: %s", memory, device,
                 std::strerror(errno));
   }
   serial_ = arenas_opened.fetch_add(1) + 1;
   if (!platform::map_memory(backing_, 0, device_view_ + view_offset(), memory)) {
     const int reason = errno;
     static_cast<void>(close());
-    return fail(orErrorSystem, "cannot map the %zu bytes of memory of device %d: %s", memory, device,
+    return fail(orErrorSystem, "cannot map %zu bytes of memory of device %d: %s", memory, device,
                 std::strerror(reason));
   }
   std::lock_guard lock(mutex_);
@@ -103,15 +103,15 @@ orError_t Arena::allocate(size_t size, void** pointer) {
   }
   return fail(
       orErrorOutOfMemory,
-      "device %d has no %zu bytes left: %zu of %zu bytes are free, the largest free block has %zu; free "
-      "something, or set OPENREG_MEMORY for more",
+      "out of memory on device %d: tried to allocate %zu bytes; %zu of %zu bytes are free, the largest free "
+      "block has %zu bytes; free memory or increase OPENREG_MEMORY",
       device_, size, blocks_->free(), memory_, blocks_->largest());
 }
 
 void Arena::free(void* pointer, size_t size) {
   const size_t offset = static_cast<size_t>(static_cast<char*>(pointer) - device_view_);
   if (size >= kSmallestDiscard) {
-    // Before the block can be handed out again.
+    // Before the block can be allocated again.
     const size_t page = platform::page_size();
     const size_t begin = round_up(offset, page);
     const size_t end = (offset + size) / page * page;

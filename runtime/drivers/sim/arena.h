@@ -1,11 +1,11 @@
 // The memory of one device, mapped twice.
 //
-// Note [Two views]
-// All devices share one reserved address range: first every device's device view, which stays inaccessible
-// and whose addresses are the device pointers, then every device's kernel view, the same bytes readable and
-// writable. The distance between the views is one constant for all devices, so a kernel finds its data by an
-// addition. The range is reserved when the first device opens and kept for ever. Behind the devices' views is
-// a window in which memory of other processes is opened, with two views as well.
+// Note [Device view and kernel view]
+// All devices share one reserved address range. It begins with the device views of all devices: they stay
+// inaccessible, and their addresses are the device pointers. The kernel views of all devices follow: the same
+// bytes, readable and writable. The offset between the views is the same constant for all devices, so a
+// kernel address is a device address plus this offset. The range is reserved when the first device opens and
+// is never released. Each half ends with a window for memory of other processes, which has both views too.
 #pragma once
 
 #include "blocks.h"
@@ -18,13 +18,13 @@
 
 namespace openreg::sim {
 
-/// Reserves the range if it is not yet. Callers are serialized.
+/// Reserves the range, once. Callers are serialized.
 [[nodiscard]] orError_t reserve_views(int device_count, size_t memory);
 
 /// Kernel-view address minus device-view address; 0 before the reservation.
 ptrdiff_t view_offset();
 
-/// Where memory of other processes is opened: addresses of the device view. The range is reserved.
+/// The window for memory of other processes, as addresses of the device view. The range is reserved.
 void import_window(char** begin, size_t* size);
 
 class Arena {
@@ -39,12 +39,12 @@ class Arena {
   void free(void* pointer, size_t size);
   size_t free_bytes();
 
-  // ---- For other processes, while it is open.
+  // ---- For interprocess sharing, while it is open.
   size_t offset_of(const void* pointer) const {
     return static_cast<size_t>(static_cast<const char*>(pointer) - device_view_);
   }
   int backing() const { return backing_; }
-  /// No two arenas of a process have the same, however often a device is reset.
+  /// Unique in the process, also after resets of the device.
   uint64_t serial() const { return serial_; }
 
  private:

@@ -1,6 +1,6 @@
-// Which parts of a device's memory are in use: best fit over an address-ordered map, with coalescing.
+// Free list of the memory of a device: best fit, with coalescing.
 //
-// Offsets, not addresses: nothing here touches the memory. Not thread safe; the arena locks.
+// It works on offsets and never accesses the memory. Not thread safe; callers lock.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Blocks {
  public:
   explicit Blocks(size_t size);
 
-  /// The offset of a block, the smallest that fits.
+  /// Allocates from the smallest free block that fits; returns the offset.
   [[nodiscard]] std::optional<size_t> take(size_t size);
   void give(size_t offset, size_t size);
 
@@ -26,8 +26,8 @@ class Blocks {
   void add(size_t offset, size_t size);
   void remove(std::map<size_t, size_t>::iterator block);
 
-  std::map<size_t, size_t> by_offset_;           // free blocks: offset to size; no two touch
-  std::set<std::pair<size_t, size_t>> by_size_;  // the same, by size and then offset
+  std::map<size_t, size_t> by_offset_;           // free blocks: offset to size; never adjacent
+  std::set<std::pair<size_t, size_t>> by_size_;  // the same blocks: (size, offset)
   size_t free_ = 0;
 };
 

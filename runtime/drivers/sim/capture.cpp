@@ -13,23 +13,23 @@ namespace {
 
 using ull = unsigned long long;
 
-// All captures that have begun and not ended, for calls that concern a device and not a stream.
-struct Underway {
+// All captures that have begun and not ended, for calls that concern a device rather than a stream.
+struct ActiveCaptures {
   std::atomic<int> count{0};
   std::mutex mutex;  // guards captures
   std::vector<Ref<Capture>> captures;
 };
 
-Underway& underway() {
-  static auto* all = new Underway;  // leaked, as everything that threads may use while the process exits
+ActiveCaptures& active_captures() {
+  static auto* all = new ActiveCaptures;  // leaked: threads may use it while the process exits
   return *all;
 }
 
-std::vector<Ref<Capture>> captures_underway() {
-  if (underway().count.load(std::memory_order_acquire) == 0) [[likely]]
+std::vector<Ref<Capture>> copy_active_captures() {
+  if (active_captures().count.load(std::memory_order_acquire) == 0) [[likely]]
     return {};
-  std::lock_guard lock(underway().mutex);
-  return underway().captures;
+  std::lock_guard lock(active_captures().mutex);
+  return active_captures().captures;
 }
 
 void add_to(std::vector<uint32_t>& tails, const std::vector<uint32_t>& more) {
@@ -54,9 +54,9 @@ orError_t Capture::begin(Stream& origin, orCaptureMode mode) {
   static std::atomic<uint64_t> next_id{1};
   const Ref<Capture> capture = Ref<Capture>::adopt(new Capture(mode, next_id.fetch_add(1)));
   {
-    std::lock_guard all(underway().mutex);
-    underway().captures.push_back(capture);
-    underway().count.fetch_add(1);
+    std::lock_guard all(active_captures().mutex);
+    active_captures().captures.push_back(capture);
+    active_captures().count.fetch_add(1);
   }
   {
     std::lock_guard lock(capture->mutex_);
@@ -65,8 +65,8 @@ orError_t Capture::begin(Stream& origin, orCaptureMode mode) {
     capture->members_.clear();
     capture->ended_ = true;
   }
-  forget(*capture);
-  return fail(orErrorCapture, "stream %llu of device %d is being captured already", ull(origin.id()),
+  unregister(*capture);
+  return fail(orErrorCapture, "stream %llu of device %d is already being captured", ull(origin.id()),
               origin.device_index());
 }
 
@@ -76,7 +76,7 @@ orError_t Capture::end(Stream& stream, Ref<Graph>& graph) {
     return fail(orErrorCapture, "stream %llu of device %d is not being captured", ull(stream.id()),
                 stream.device_index());
   }
-  std::vector<Member> members;  // let go of outside the lock
+  std::vector<Member> members;  // released outside the lock
   Ref<Graph> made;
   std::string invalid;
   bool joined;
@@ -85,23 +85,25 @@ orError_t Capture::end(Stream& stream, Ref<Graph>& graph) {
     if (capture->ended_) return fail(orErrorCapture, "the capture was ended by another thread");
     const Stream& origin = *capture->members_.front().stream;
     if (&origin != &stream) {
-      return fail(orErrorCapture,
-                  "stream %llu of device %d has joined the capture of stream %llu of device %d, which has to "
-                  "end there",
-                  ull(stream.id()), stream.device_index(), ull(origin.id()), origin.device_index());
+      return fail(
+          orErrorCapture,
+          "stream %llu of device %d has joined the capture of stream %llu of device %d; end the capture "
+          "on that stream",
+          ull(stream.id()), stream.device_index(), ull(origin.id()), origin.device_index());
     }
     if (capture->mode_ != orCaptureRelaxed && capture->thread_ != std::this_thread::get_id()) {
-      return fail(orErrorCapture,
-                  "the capture of stream %llu of device %d was begun by another thread and has to be ended "
-                  "by it; only a relaxed capture may change threads",
-                  ull(stream.id()), stream.device_index());
+      return fail(
+          orErrorCapture,
+          "the capture of stream %llu of device %d was begun by another thread and must be ended by that "
+          "thread; only a relaxed capture may be ended by any thread",
+          ull(stream.id()), stream.device_index());
     }
     joined = capture->joined();
     invalid = capture->invalid_;
     made = std::move(capture->graph_);
     members = capture->detach();
   }
-  forget(*capture);
+  unregister(*capture);
   if (!invalid.empty()) {
     return fail(
         orErrorCaptureInvalidated,
@@ -110,32 +112,33 @@ orError_t Capture::end(Stream& stream, Ref<Graph>& graph) {
         ull(stream.id()), stream.device_index(), invalid.c_str());
   }
   if (!joined) {
-    return fail(orErrorCapture,
-                "capturing stream has unjoined work: the capture of stream %llu of device %d has work on "
-                "another stream that was not joined: "
-                "record an event there and let stream %llu wait for it before the end",
-                ull(stream.id()), stream.device_index(), ull(stream.id()));
+    return fail(
+        orErrorCapture,
+        "capturing stream has unjoined work: the capture of stream %llu of device %d has work on "
+        "another stream that was not joined: record an event on that stream and make stream %llu wait "
+        "for it before the capture ends",
+        ull(stream.id()), stream.device_index(), ull(stream.id()));
   }
   graph = std::move(made);
   return orSuccess;
 }
 
-// Under the lock. The caller drops what it returns without it.
+// Called with the lock held. The caller destroys the result without it.
 std::vector<Capture::Member> Capture::detach() {
   for (const Member& member : members_) member.stream->end_capture();
   ended_ = true;
   return std::exchange(members_, {});
 }
 
-void Capture::forget(Capture& capture) {
-  Ref<Capture> forgotten;
-  std::lock_guard lock(underway().mutex);
-  auto& all = underway().captures;
+void Capture::unregister(Capture& capture) {
+  Ref<Capture> removed;
+  std::lock_guard lock(active_captures().mutex);
+  auto& all = active_captures().captures;
   const auto found = std::find_if(all.begin(), all.end(), [&](auto& one) { return one.get() == &capture; });
   if (found == all.end()) return;
-  forgotten = std::move(*found);
+  removed = std::move(*found);
   all.erase(found);
-  underway().count.fetch_sub(1);
+  active_captures().count.fetch_sub(1);
 }
 
 void Capture::abandon(Stream& stream) {
@@ -148,7 +151,7 @@ void Capture::abandon(Stream& stream) {
     dropped = std::move(graph_);
     members = detach();
   }
-  forget(*this);
+  unregister(*this);
 }
 
 bool Capture::joined() const {
@@ -162,7 +165,7 @@ bool Capture::joined() const {
   return true;
 }
 
-// ---- What a captured stream is given
+// ---- Work of a captured stream
 
 Capture::Member* Capture::find(const Stream& stream) {
   for (Member& member : members_) {
@@ -175,7 +178,7 @@ orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_
   std::lock_guard lock(mutex_);
   if (!invalid_.empty()) return fail_invalid();
   Member* member = find(stream);
-  if (!member) return fail(orErrorCapture, "the capture has just ended");
+  if (!member) return fail(orErrorCapture, "the capture ended during the call");
   node.device = stream.device_index();
   node.stream = stream.id();
   node.after = member->tails;
@@ -186,13 +189,13 @@ orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_
 }
 
 orError_t Capture::record(Stream& stream, Event& event) {
-  if (event.shared()) return refuse("recording an event that other processes see");
+  if (event.shared()) return reject("recording an interprocess event");
   std::vector<uint32_t> tails;
   {
     std::lock_guard lock(mutex_);
     if (!invalid_.empty()) return fail_invalid();
     const Member* member = find(stream);
-    if (!member) return fail(orErrorCapture, "the capture has just ended");
+    if (!member) return fail(orErrorCapture, "the capture ended during the call");
     tails = member->tails;
   }
   event.set_captured(Ref<CapturePoint>::adopt(new CapturePoint(Ref<Capture>(this), std::move(tails))));
@@ -204,15 +207,16 @@ orError_t Capture::wait(Stream& stream, const CapturePoint& point) {
   if (!invalid_.empty()) return fail_invalid();
   if (ended_) {
     return fail(orErrorCapture,
-                "the event was recorded in a capture, which has ended: there is nothing to wait for; record "
-                "it again outside of the capture");
+                "the event was recorded in a capture that has ended, and never completes; record it again "
+                "outside of the capture");
   }
   Member* member = find(stream);
   if (!member) {
     members_.push_back({Ref<Stream>(&stream), {}});
     if (!stream.begin_capture(Ref<Capture>(this))) {
       members_.pop_back();
-      return fail(orErrorCapture, "stream %llu of device %d was captured by another thread meanwhile",
+      return fail(orErrorCapture,
+                  "another thread began a capture of stream %llu of device %d during the call",
                   ull(stream.id()), stream.device_index());
     }
     member = &members_.back();
@@ -221,37 +225,38 @@ orError_t Capture::wait(Stream& stream, const CapturePoint& point) {
   return orSuccess;
 }
 
-// ---- What it must not be asked
+// ---- Rejected calls
 
-void Capture::invalidate(const char* words) {
-  if (invalid_.empty()) invalid_ = words;
+void Capture::invalidate(const char* message) {
+  if (invalid_.empty()) invalid_ = message;
 }
 
 orError_t Capture::fail_invalid() {
   return fail(
       orErrorCaptureInvalidated,
-      "operation failed due to a previous error during capture: it is invalid and can only be ended: %s",
+      "operation failed due to a previous error during capture: the capture is invalid and can only be "
+      "ended: %s",
       invalid_.c_str());
 }
 
-orError_t Capture::refuse(const char* what) {
+orError_t Capture::reject(const char* what) {
   std::lock_guard lock(mutex_);
   if (!invalid_.empty()) return fail_invalid();
-  char words[512];
+  char message[512];
   if (ended_) {
-    std::snprintf(words, sizeof(words), "operation not permitted when stream is capturing: %s", what);
+    std::snprintf(message, sizeof(message), "operation not permitted when stream is capturing: %s", what);
   } else {
     const Stream& origin = *members_.front().stream;
-    std::snprintf(words, sizeof(words),
+    std::snprintf(message, sizeof(message),
                   "operation not permitted when stream is capturing: %s is not possible while stream %llu of "
                   "device %d is captured into a graph, since nothing runs before the graph is launched",
                   what, ull(origin.id()), origin.device_index());
-    invalidate(words);
+    invalidate(message);
   }
-  return fail(orErrorCapture, "%s", words);
+  return fail(orErrorCapture, "%s", message);
 }
 
-orError_t Capture::refuse_event(const CapturePoint& point, const char* what) {
+orError_t Capture::reject_event(const CapturePoint& point, const char* what) {
   {
     std::lock_guard lock(point.capture->mutex_);
     if (point.capture->ended_) {
@@ -261,7 +266,7 @@ orError_t Capture::refuse_event(const CapturePoint& point, const char* what) {
                   what);
     }
   }
-  return point.capture->refuse(what);
+  return point.capture->reject(what);
 }
 
 bool Capture::touches(int device) {
@@ -271,21 +276,21 @@ bool Capture::touches(int device) {
 }
 
 orError_t Capture::check_wait(int device) {
-  for (const Ref<Capture>& capture : captures_underway()) {
+  for (const Ref<Capture>& capture : copy_active_captures()) {
     if (!capture->touches(device)) continue;
     char what[64];
-    std::snprintf(what, sizeof(what), "waiting for device %d", device);
-    return capture->refuse(what);
+    std::snprintf(what, sizeof(what), "synchronizing device %d", device);
+    return capture->reject(what);
   }
   return orSuccess;
 }
 
 orError_t Capture::check_free(int device, const char* what) {
-  for (const Ref<Capture>& capture : captures_underway()) {
+  for (const Ref<Capture>& capture : copy_active_captures()) {
     const bool forbids =
         capture->mode_ == orCaptureGlobal ||
         (capture->mode_ == orCaptureThreadLocal && capture->thread_ == std::this_thread::get_id());
-    if (forbids && capture->touches(device)) return capture->refuse(what);
+    if (forbids && capture->touches(device)) return capture->reject(what);
   }
   return orSuccess;
 }

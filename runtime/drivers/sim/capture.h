@@ -1,19 +1,19 @@
-// A capture: what its streams are given is written down, as a graph, and does not run.
+// A capture: work submitted to its streams is recorded as a graph and does not run.
 //
 // Note [Captured streams]
-// A stream that is captured knows its capture, and what it is given goes there and not into its queue. Each
-// piece becomes a node behind the stream's tails, the latest nodes that whatever comes next there has to
-// follow. An event that is recorded there holds a copy of the tails; a stream that waits for it adds them to
-// its own, and joins the capture if it is not in it. At the end every node has to be in front of the tails of
-// the stream that began: else a stream was not joined.
+// A captured stream refers to its capture, and its work is added to the capture instead of its queue. Each
+// operation becomes a node that depends on the tails of the stream: the latest nodes that the next operation
+// must follow. An event recorded on the stream copies the tails. A stream that waits for the event adds them
+// to its own tails, and joins the capture if it is not a member. When the capture ends, every node must be a
+// tail of the origin stream or an ancestor of one; otherwise a stream was not joined.
 //
-// Note [Refusals]
-// A call that does not fit is refused, and the capture is invalid from then on. The words of the first
-// refusal are kept for everybody who comes later, and for the end.
+// Note [Rejected calls]
+// A call that a capture does not permit is rejected and invalidates the capture. The message of the first
+// rejected call is kept; later calls and the end of the capture return it.
 //
-// Locks: that of all captures, then one capture's, then a stream's.
-// Lifetime: counted. Its streams have references, points of events, and the list of all; a capture has
-// references to its streams until its end.
+// Lock order: the list of all captures, then one capture, then a stream.
+// Lifetime: reference counted. Captured streams, capture points of events and the list of all captures hold
+// references. A capture holds references to its streams until it ends.
 #pragma once
 
 #include "graph.h"
@@ -31,7 +31,7 @@ namespace openreg::sim {
 
 class Capture;
 
-/// What an event holds that was recorded in a capture.
+/// The position of an event that was recorded in a capture.
 struct CapturePoint : Counted<CapturePoint> {
   CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind);
   ~CapturePoint();
@@ -46,25 +46,25 @@ class Capture : public Counted<Capture> {
   ~Capture();
 
   [[nodiscard]] static orError_t begin(Stream& origin, orCaptureMode mode);
-  /// Takes all streams out, whatever it returns, unless the stream or the thread is the wrong one.
+  /// Removes all streams from the capture, also on failure, unless the stream or the thread is the wrong one.
   [[nodiscard]] static orError_t end(Stream& stream, Ref<Graph>& graph);
 
-  // ---- What a captured stream is given.
+  // ---- Work of a captured stream.
   [[nodiscard]] orError_t add(Stream& stream, Node node, const void* args, size_t args_size);
   [[nodiscard]] orError_t record(Stream& stream, Event& event);
-  /// The stream waits for a point of this capture, and joins if it is not in it.
+  /// Makes the stream wait for a point of this capture; the stream joins if it is not a member.
   [[nodiscard]] orError_t wait(Stream& stream, const CapturePoint& point);
 
-  // ---- What it must not be asked.
-  [[nodiscard]] orError_t refuse(const char* what);
-  /// Refuses if a capture is in the way of waiting for the device.
+  // ---- Rejected calls. `what` is the operation, for the message.
+  [[nodiscard]] orError_t reject(const char* what);
+  /// Rejects the call if a capture does not permit to wait for the device.
   [[nodiscard]] static orError_t check_wait(int device);
-  /// Refuses if a capture forbids the calling thread to free memory of the device.
+  /// Rejects the call if a capture does not permit the calling thread to free memory of the device.
   [[nodiscard]] static orError_t check_free(int device, const char* what);
-  /// Refuses to ask for, or wait for, an event that was recorded in a capture.
-  [[nodiscard]] static orError_t refuse_event(const CapturePoint& point, const char* what);
+  /// Rejects a query of, or a wait for, an event that was recorded in a capture.
+  [[nodiscard]] static orError_t reject_event(const CapturePoint& point, const char* what);
 
-  /// The handle of the stream is gone: if it began the capture, nobody can end it.
+  /// The handle of the stream was destroyed. Ends the capture if the stream began it.
   void abandon(Stream& stream);
 
   orCaptureStatus status();
@@ -79,19 +79,19 @@ class Capture : public Counted<Capture> {
   Member* find(const Stream& stream);
   bool touches(int device);
   bool joined() const;
-  void invalidate(const char* words);
+  void invalidate(const char* message);
   [[nodiscard]] orError_t fail_invalid();
   std::vector<Member> detach();
-  static void forget(Capture& capture);
+  static void unregister(Capture& capture);
 
   const orCaptureMode mode_;
   const uint64_t id_;
   const std::thread::id thread_;
 
   std::mutex mutex_;             // guards everything below
-  std::vector<Member> members_;  // the first began; empty at the end
+  std::vector<Member> members_;  // the first is the origin; empty after the end
   bool ended_ = false;
-  std::string invalid_;  // why; empty while it is valid
+  std::string invalid_;  // message of the first rejected call; empty while the capture is valid
   Ref<Graph> graph_;
 };
 

@@ -9,7 +9,7 @@
 namespace openreg::sim {
 namespace {
 
-// False unless the whole text is a number, with a unit if `units`.
+// Returns false unless the whole text is a number, optionally with a unit if `units`.
 bool parse(const char* text, bool units, unsigned long long& value) {
   if (*text < '0' || *text > '9') return false;
   char* end = nullptr;

@@ -1,4 +1,4 @@
-// How many devices are simulated, and how large: from the environment, once.
+// Number and memory size of the simulated devices, read once from the environment.
 #pragma once
 
 #include "openreg/error.h"
@@ -11,11 +11,11 @@ inline constexpr int kMaxDevices = 64;
 
 struct Config {
   int device_count = 2;
-  size_t memory = size_t{8} << 30;  // of each device, in bytes; whole pages
+  size_t memory = size_t{8} << 30;  // of each device, in bytes; a multiple of the page size
 };
 
-/// OPENREG_DEVICE_COUNT (0 to 64) and OPENREG_MEMORY (bytes, or with K, M or G behind the number). A value
-/// that cannot be understood is orErrorInvalidValue.
+/// Reads OPENREG_DEVICE_COUNT (0 to 64) and OPENREG_MEMORY (bytes, or with the suffix K, M or G). Returns
+/// orErrorInvalidValue for an invalid value.
 [[nodiscard]] orError_t read_config(Config& config);
 
 }  // namespace openreg::sim

@@ -32,9 +32,9 @@ orError_t Device::wait() {
 
 orError_t Device::check_idle_but_caller(int index) {
   for (const Ref<Stream>& stream : streams()) {
-    const bool quiet =
+    const bool idle =
         stream->running_here() ? stream->only_current_left() : stream->finished(stream->submitted());
-    if (quiet) continue;
+    if (idle) continue;
     return fail(orErrorNotPermitted,
                 "a kernel cannot wait for device %d while stream %llu has other unfinished work", index,
                 static_cast<unsigned long long>(stream->id()));
@@ -47,17 +47,17 @@ orError_t Device::take_failure() {
     if (const orError_t error = stream->take_failure(0)) return error;
   }
   std::unique_lock lock(mutex_);
-  // A stream that goes hands its failure over in its destructor, which another thread may be about to run.
+  // The destructor of a stream passes its failure to the device; another thread may be about to run it.
   while (
-      std::any_of(streams_.begin(), streams_.end(), [](const Stream* stream) { return stream->dying(); })) {
+      std::any_of(streams_.begin(), streams_.end(), [](const Stream* stream) { return stream->expired(); })) {
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
   }
   if (orphaned_failures_.empty()) return orSuccess;
-  const std::string words = std::move(orphaned_failures_.front());
+  const std::string message = std::move(orphaned_failures_.front());
   orphaned_failures_.erase(orphaned_failures_.begin());
-  return fail(orErrorKernelFailed, "%s", words.c_str());
+  return fail(orErrorKernelFailed, "%s", message.c_str());
 }
 
 bool Device::running_here() {
@@ -68,7 +68,7 @@ bool Device::running_here() {
   return false;
 }
 
-void Device::forget_failures() {
+void Device::clear_failures() {
   std::lock_guard lock(mutex_);
   orphaned_failures_.clear();
 }
@@ -85,7 +85,7 @@ void Device::remove(Stream& stream, const char* failure) {
   try {
     orphaned_failures_.emplace_back(failure);
   } catch (...) {
-    // Without memory for the words the failure is lost, as it is with a device that is reset.
+    // Out of memory for the message: the failure is lost, as after a reset of the device.
   }
 }
 

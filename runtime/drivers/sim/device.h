@@ -15,21 +15,21 @@ namespace openreg::sim {
 
 class Device {
  public:
-  /// Waits for everything submitted so far, also to streams whose handle is gone.
+  /// Waits for all work submitted so far, also to streams whose handle was destroyed.
   [[nodiscard]] orError_t wait();
-  /// As wait, but for a kernel that calls: fails if there is anything to wait for but itself.
+  /// As wait, for a call inside a kernel: fails if the device has unfinished work other than this kernel.
   [[nodiscard]] orError_t check_idle_but_caller(int index);
-  /// Reports and clears one failure, if there is one.
+  /// Returns and clears one kernel failure, if any.
   [[nodiscard]] orError_t take_failure();
   bool running_here();
-  void forget_failures();
+  void clear_failures();
 
-  /// Those that are alive, also without a handle.
+  /// All live streams, also those without a handle.
   std::vector<Ref<Stream>> streams();
 
   // ---- For Stream's constructor and destructor.
   void add(Stream& stream);
-  /// `failure`: words of a failure that nobody was told of, or NULL.
+  /// `failure`: message of an unreported failure, or NULL.
   void remove(Stream& stream, const char* failure);
 
   Arena arena;
@@ -37,7 +37,7 @@ class Device {
  private:
   std::mutex mutex_;  // guards the two below
   std::unordered_set<Stream*> streams_;
-  std::vector<std::string> orphaned_failures_;  // of streams that are gone
+  std::vector<std::string> orphaned_failures_;  // of destroyed streams
 };
 
 }  // namespace openreg::sim

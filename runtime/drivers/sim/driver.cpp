@@ -1,4 +1,4 @@
-// The simulated device's table: what driver.h asks for, in terms of the other files here.
+// The driver table of the simulated device; see driver.h for the entries.
 #include "openreg/driver.h"
 
 #include "arena.h"
@@ -68,7 +68,7 @@ orError_t device_open(int device) {
 orError_t device_close(int device) {
   return noexcept_boundary([&] {
     std::lock_guard lock(state().open_mutex);
-    device_at(device).forget_failures();
+    device_at(device).clear_failures();
     return device_at(device).arena.close();
   });
 }
@@ -121,7 +121,7 @@ orError_t memory_info(int device, size_t* free, size_t* total) {
 orError_t host_alloc(size_t size, void** pointer) {
   *pointer = platform::allocate_pages(size);
   if (*pointer) return orSuccess;
-  return fail(orErrorOutOfHostMemory, "the host has no %zu bytes left for pinned memory", size);
+  return fail(orErrorOutOfHostMemory, "cannot allocate %zu bytes of pinned host memory", size);
 }
 
 orError_t host_free(void* pointer, size_t size) {
@@ -146,7 +146,7 @@ orError_t stream_destroy(orDriverStream* stream) {
 
 orError_t stream_query(orDriverStream* stream) {
   if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
-    return capture->refuse("asking whether a stream is done");
+    return capture->reject("querying a stream");
   return unwrap(stream).finished(unwrap(stream).submitted()) ? orSuccess : orErrorNotReady;
 }
 
@@ -158,7 +158,7 @@ orError_t stream_pending(orDriverStream* stream, uint64_t* count) {
 orError_t stream_synchronize(orDriverStream* stream) {
   return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
-      return capture->refuse("waiting for a stream");
+      return capture->reject("synchronizing a stream");
     if (const orError_t error = unwrap(stream).wait(unwrap(stream).submitted())) return error;
     return unwrap(stream).take_failure(0);
   });
@@ -172,11 +172,11 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
     if (record->captured) {
       const Ref<Capture>& from = record->captured->capture;
       if (!capture || capture.get() == from.get()) return from->wait(unwrap(stream), *record->captured);
-      static_cast<void>(from->refuse("waiting in another capture for an event of this one"));
-      return capture->refuse("waiting for an event of another capture");
+      static_cast<void>(from->reject("waiting in another capture for an event of this capture"));
+      return capture->reject("waiting for an event of another capture");
     }
     if (capture)
-      return capture->refuse(
+      return capture->reject(
           "waiting for an event that was recorded outside of the capture (dependency created on uncaptured "
           "work in another stream)");
     if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
@@ -185,7 +185,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
   });
 }
 
-// A launch that was captured has no observer; see driver.h.
+// A captured launch has no observer; see driver.h.
 orError_t capture_launch(Capture& capture, orDriverStream* stream, Node node, const void* args,
                          size_t args_size, const orObserver* observer) {
   if (observer) return fail(orErrorCapture, "the stream's capture began during the call");
@@ -209,8 +209,8 @@ orError_t stream_run(orDriverStream* stream, const orKernel* kernel, void* args,
   return noexcept_boundary([&]() -> orError_t {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]] {
       char what[128];
-      std::snprintf(what, sizeof(what), "running '%s' at once", kernel->name ? kernel->name : "");
-      return capture->refuse(what);
+      std::snprintf(what, sizeof(what), "running '%s' synchronously", kernel->name ? kernel->name : "");
+      return capture->reject(what);
     }
     return unwrap(stream).run(*kernel, args, observer);
   });
@@ -224,7 +224,7 @@ struct CopyArgs {
 
 orError_t run_copy(void* args, char*, size_t) {
   const auto& copy = *static_cast<const CopyArgs*>(args);
-  std::memmove(copy.dst, copy.src, copy.size);  // the two may overlap
+  std::memmove(copy.dst, copy.src, copy.size);  // the ranges may overlap
   return orSuccess;
 }
 
@@ -317,7 +317,7 @@ orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
 
 orError_t event_query(orDriverEvent* event) {
   const Ref<Record> record = unwrap(event).latest();
-  if (record && record->captured) return Capture::refuse_event(*record->captured, "asking for an event");
+  if (record && record->captured) return Capture::reject_event(*record->captured, "querying an event");
   return !record || record->done() ? orSuccess : orErrorNotReady;
 }
 
@@ -325,7 +325,7 @@ orError_t event_synchronize(orDriverEvent* event) {
   return noexcept_boundary([&]() -> orError_t {
     const Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
-    if (record->captured) return Capture::refuse_event(*record->captured, "waiting for an event");
+    if (record->captured) return Capture::reject_event(*record->captured, "synchronizing an event");
     if (record->is_of_other_process()) {
       record->wait_for_other_process();
       return orSuccess;
@@ -345,8 +345,10 @@ orError_t event_elapsed(orDriverEvent* start, orDriverEvent* end, float* millise
   }
   for (const Ref<Record>& record : {first, second}) {
     if (record->captured) {
-      return fail(orErrorCapture, "the %s event was recorded in a capture and has no time; record it outside",
-                  record.get() == first.get() ? "start" : "end");
+      return fail(
+          orErrorCapture,
+          "the %s event was recorded in a capture and has no timing; record it outside of the capture",
+          record.get() == first.get() ? "start" : "end");
     }
   }
   if (!first->done() || !second->done()) return orErrorNotReady;

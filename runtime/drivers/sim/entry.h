@@ -1,4 +1,4 @@
-// What the entries of the driver's table share.
+// Helpers of the entries of the driver table.
 #pragma once
 
 #include "capture.h"
@@ -20,7 +20,7 @@ inline Graph& unwrap(orDriverGraph* graph) {
   return *reinterpret_cast<Graph*>(graph);
 }
 
-// Empty, almost always.
+// Empty unless the stream is captured.
 inline Ref<Capture> capture_of(orDriverStream* stream) {
   return unwrap(stream).capturing() ? unwrap(stream).capture() : Ref<Capture>();
 }

@@ -14,12 +14,12 @@ void set_host(const orHost* host) {
 }
 
 orError_t fail(orError_t code, const char* format, ...) {
-  char words[1024];
+  char message[1024];
   std::va_list values;
   va_start(values, format);
-  std::vsnprintf(words, sizeof(words), format, values);
+  std::vsnprintf(message, sizeof(message), format, values);
   va_end(values);
-  if (host_table) host_table->report(words);
+  if (host_table) host_table->report(message);
   return code;
 }
 

@@ -56,17 +56,17 @@ Ref<Record> Record::of_other_process(Ref<SharedEvent> shared, uint64_t number, i
   return record;
 }
 
-bool Record::is_over_there() const {
+bool Record::is_remote_finished() const {
   return shared->is_done(number) || !shared->is_alive(process);
 }
 
 void Record::wait_for_other_process() const {
-  constexpr int64_t kLookForTheDead = 5'000'000;
+  constexpr int64_t kLivenessCheckNs = 5'000'000;
   shared->begin_watching();
   for (;;) {
     const platform::WatchedWord bell = {&shared->doorbell(), shared->doorbell().load()};
-    if (is_over_there()) break;
-    platform::sleep_on(&bell, 1, kLookForTheDead);
+    if (is_remote_finished()) break;
+    platform::sleep_on(&bell, 1, kLivenessCheckNs);
   }
   shared->end_watching();
 }
@@ -95,7 +95,7 @@ void Event::record(Stream& stream) {
     record->process = platform::process_id();
     SharedEvent::Latest earlier;
     record->number = shared_->begin_record(earlier);
-    // The place of this record in the ring may still be that of an earlier one which somebody waits for.
+    // The ring slot of this record may still belong to an earlier record that a stream or thread waits for.
     if (earlier.number != 0 && !shared_->is_done(earlier.number)) {
       Ref<Record> before = Record::of_other_process(shared_, earlier.number, earlier.process);
       IpcEventWatcher::get().add(before);

@@ -25,7 +25,7 @@ int Executor::max_threads() {
   return std::min(kMaxThreads, std::max(2, platform::hardware_threads()));
 }
 
-Executor::Executor() : most_lingering_(platform::hardware_threads() <= 2 ? 1 : kMaxThreads) {}
+Executor::Executor() : max_spinning_(platform::hardware_threads() <= 2 ? 1 : kMaxThreads) {}
 
 void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
   bool wake = false;
@@ -42,10 +42,10 @@ void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
       list.last = &stream;
       ready_.fetch_add(1, std::memory_order_relaxed);
     }
-    if (ready_.load(std::memory_order_relaxed) <= looking_) return;
+    if (ready_.load(std::memory_order_relaxed) <= searching_) return;
     if (sleeping_ > 0) {
       --sleeping_;
-      ++looking_;
+      ++searching_;
       ++signals_;
       wake = true;
     } else if (threads_ < max_threads()) {
@@ -57,13 +57,13 @@ void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
 
 void Executor::start_thread() {
   ++threads_;
-  ++looking_;
+  ++searching_;
   try {
     std::thread([this] { work(); }).detach();
   } catch (const std::exception&) {
-    // The work stays queued for the threads that there are, or for the host that waits for it.
+    // The stream stays queued for existing threads, or for a host thread that waits for it.
     --threads_;
-    --looking_;
+    --searching_;
   }
 }
 
@@ -73,13 +73,13 @@ void Executor::work() {
   for (;;) {
     int64_t earliest_ns = 0;
     if (Stream* picked = pick(earliest_ns)) {
-      --looking_;
+      --searching_;
       lock.unlock();
       const Ref<Stream> stream = Ref<Stream>::adopt(picked);
       stream->run_as_worker();
       lock.lock();
-      ++looking_;
-    } else if (!look(lock)) {
+      ++searching_;
+    } else if (!poll(lock)) {
       sleep(lock, earliest_ns);
     }
   }
@@ -120,29 +120,30 @@ Stream* Executor::pick(int64_t& earliest_ns) {
   return nullptr;
 }
 
-bool Executor::look(std::unique_lock<std::mutex>& lock) {
-  if (ready_.load(std::memory_order_relaxed) != 0) return false;  // there are some, all held back
+bool Executor::poll(std::unique_lock<std::mutex>& lock) {
+  if (ready_.load(std::memory_order_relaxed) != 0)
+    return false;  // all ready streams are delayed by the schedule
   lock.unlock();
-  linger([this] { return has_ready(); });
+  spin([this] { return has_ready(); });
   lock.lock();
   return ready_.load(std::memory_order_relaxed) != 0;
 }
 
 void Executor::sleep(std::unique_lock<std::mutex>& lock, int64_t earliest_ns) {
-  --looking_;
+  --searching_;
   ++sleeping_;
-  const auto told = [this] { return signals_ > 0; };
+  const auto signaled = [this] { return signals_ > 0; };
   if (earliest_ns == 0) {
-    wake_.wait(lock, told);
+    wake_.wait(lock, signaled);
   } else {
     const auto delay = std::chrono::nanoseconds(std::max<int64_t>(earliest_ns - now_ns(), 0));
-    if (!wake_.wait_for(lock, delay, told)) {
+    if (!wake_.wait_for(lock, delay, signaled)) {
       --sleeping_;
-      ++looking_;
+      ++searching_;
       return;
     }
   }
-  --signals_;  // who signalled has counted this thread among those that look
+  --signals_;  // enqueue has already updated sleeping_ and searching_
 }
 
 }  // namespace openreg::sim

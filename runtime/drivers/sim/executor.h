@@ -1,13 +1,12 @@
-// The threads that run streams which nobody waits for.
+// The worker threads. They run streams that no host thread is running.
 //
-// Threads start with the work that needs them, at most as many as the machine runs, and never end. A
-// submission wakes a thread only if more streams are ready than threads are looking.
+// Threads start on demand, limited by max_threads(), and never end. A submission wakes a thread only if more
+// streams are ready than threads are searching for work.
 //
-// Note [Lingering]
-// To wake a thread costs both sides more than a small kernel takes. A thread that has nothing to do therefore
-// lingers: it looks for work a while longer, and then sleeps. On a machine of two processors a thread that
-// lingers has the second one, which the program may need for a thread of its own: so there is one at a time,
-// and it offers the processor again and again. Who is the second does not linger.
+// Note [Spinning]
+// Waking a thread costs more than a small kernel, for both threads. An idle thread therefore spins for a
+// short time before it sleeps. On a machine with two processors, a spinning thread occupies the second one,
+// which the program may need. There, only one thread spins at a time; all spinning threads yield regularly.
 #pragma once
 
 #include "pause.h"
@@ -29,20 +28,20 @@ class Executor {
   static Executor& get();
   static int max_threads();
 
-  /// The stream is ready. Takes a reference while it is in the queue.
+  /// Queues a ready stream. The queue holds a reference.
   void enqueue(Stream& stream, int64_t not_before_ns = 0);
 
-  /// True if a stream waits for a thread.
+  /// True if a stream is queued.
   bool has_ready() const { return ready_.load(std::memory_order_relaxed) != 0; }
-  /// Looks again and again whether there is something to do, for a while. See Note [Lingering].
+  /// Polls `done` for a short time. See Note [Spinning].
   template <typename Done>
-  void linger(Done done) {
-    if (lingering_.fetch_add(1, std::memory_order_relaxed) < most_lingering_) {
-      for (int look = 1; look <= kLooks && !done(); ++look) {
-        look % kLooksBetweenOffers == 0 ? std::this_thread::yield() : pause();
+  void spin(Done done) {
+    if (spinning_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) {
+      for (int poll = 1; poll <= kPolls && !done(); ++poll) {
+        poll % kPollsBetweenYields == 0 ? std::this_thread::yield() : pause();
       }
     }
-    lingering_.fetch_sub(1, std::memory_order_relaxed);
+    spinning_.fetch_sub(1, std::memory_order_relaxed);
   }
 
  private:
@@ -55,22 +54,22 @@ class Executor {
   void work();
   Stream* pick(int64_t& earliest_ns);
   Stream* unlink(List& list, Stream* before, Stream* stream);
-  bool look(std::unique_lock<std::mutex>& lock);
+  bool poll(std::unique_lock<std::mutex>& lock);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t earliest_ns);
   void start_thread();
 
-  static constexpr int kLooks = 1500;             // some 30 microseconds
-  static constexpr int kLooksBetweenOffers = 50;  // one
+  static constexpr int kPolls = 1500;             // about 30 microseconds
+  static constexpr int kPollsBetweenYields = 50;  // about 1 microsecond
 
-  const int most_lingering_;
-  std::atomic<int> lingering_{0};
-  std::mutex mutex_;  // guards everything below; nothing is locked under it
+  const int max_spinning_;
+  std::atomic<int> spinning_{0};
+  std::mutex mutex_;  // guards everything below; no lock is taken under it
   std::condition_variable wake_;
-  List lists_[kPriorities];    // most urgent first
-  std::atomic<int> ready_{0};  // streams in the lists; read without the lock while looking
-  int looking_ = 0;            // threads that will look at the lists before they sleep
+  List lists_[kPriorities];    // highest priority first
+  std::atomic<int> ready_{0};  // streams in the lists; spinning threads read it without the lock
+  int searching_ = 0;          // threads that will check the lists before they sleep
   int sleeping_ = 0;
-  int signals_ = 0;  // sleepers that were told to wake and have not yet
+  int signals_ = 0;  // signaled threads that have not woken up yet
   int threads_ = 0;
 };
 

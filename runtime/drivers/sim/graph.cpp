@@ -9,14 +9,14 @@
 
 namespace openreg::sim {
 
-/// The argument block of a launch: copied into the stream's queue, and changed there while it runs.
+/// The argument block of a launch. It is copied into the queue of the stream and modified there.
 struct Graph::Replay {
-  Graph* graph;           // a reference
-  orObserver* observers;  // owned; or NULL
-  uint32_t told;          // so many of them know
+  Graph* graph;           // holds a reference
+  orObserver* observers;  // owned; may be NULL
+  uint32_t notified;      // number of observers that were called
 
-  void tell(int64_t start_ns, int64_t end_ns, orError_t result) {
-    const orObserver& observer = observers[told++];
+  void notify(int64_t start_ns, int64_t end_ns, orError_t result) {
+    const orObserver& observer = observers[notified++];
     if (observer.done) observer.done(observer.user, start_ns, end_ns, result);
   }
 };
@@ -72,24 +72,24 @@ orError_t Graph::run_replay(void* args, char* why, size_t why_size) {
     const int64_t start = replay.observers ? now_ns() : 0;
     why[0] = '\0';
     const orError_t result = call_kernel(*node.kernel, node.args, why, why_size);
-    if (replay.observers) replay.tell(start, now_ns(), result ? orErrorKernelFailed : orSuccess);
+    if (replay.observers) replay.notify(start, now_ns(), result ? orErrorKernelFailed : orSuccess);
     if (result == orSuccess) [[likely]]
       continue;
-    char words[512];
-    std::snprintf(words, sizeof(words), "%s", why);
+    char message[512];
+    std::snprintf(message, sizeof(message), "%s", why);
     std::snprintf(why, why_size, "its kernel '%s', node %zu of %zu, failed: %s",
-                  node.kernel->name ? node.kernel->name : "", i, nodes.size(), words);
+                  node.kernel->name ? node.kernel->name : "", i, nodes.size(), message);
     return result;
   }
   return orSuccess;
 }
 
-// Also if it was dropped, or failed half-way: then there are observers who wait to hear of it.
+// If the launch was dropped, or a node failed, calls the remaining observers.
 void Graph::release_replay(void* args) {
   auto& replay = *static_cast<Replay*>(args);
   if (replay.observers) {
     const int64_t now = now_ns();
-    while (replay.told < replay.graph->nodes_.size()) replay.tell(now, now, orErrorKernelFailed);
+    while (replay.notified < replay.graph->nodes_.size()) replay.notify(now, now, orErrorKernelFailed);
     delete[] replay.observers;
   }
   replay.graph->release();

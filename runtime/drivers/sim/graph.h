@@ -1,13 +1,13 @@
-// A graph: work that a capture has written down, to be run again and again.
+// A graph: captured work that can be launched repeatedly.
 //
 // Note [Running a graph]
-// Nodes stand in the order of their submission, which is one in which they can run: a node follows only
-// earlier ones. A launch is one operation of one stream that runs them back to back. Nodes have arguments
-// that their kernels may write to, so launches of one graph never overlap: a launch on another stream than
-// the one before waits for that stream first.
+// Nodes are in submission order, which is a valid execution order: a node depends only on earlier nodes. A
+// launch is one operation of one stream that runs all nodes in sequence. Kernels may write to the arguments
+// of their nodes, so launches of the same graph never overlap: a launch first waits for the stream of the
+// previous launch if that is a different stream.
 //
-// Thread safety: a graph is filled under its capture's lock and constant afterwards; launch locks.
-// Lifetime: counted. The capture or the handle has a reference, and every launch that is not done.
+// Thread safety: a graph is filled under the lock of its capture and is constant afterwards; launch locks.
+// Lifetime: reference counted. The capture or the handle, and every unfinished launch, hold a reference.
 #pragma once
 
 #include "openreg/driver.h"
@@ -24,7 +24,7 @@ namespace openreg::sim {
 struct Node {
   orGraphNodeKind kind = orGraphNodeKernel;
   const orKernel* kernel = nullptr;
-  void* args = nullptr;  // a copy of the launch's, on the heap
+  void* args = nullptr;  // a heap copy of the argument block
   int device = 0;
   uint64_t stream = 0;
   size_t size = 0;  // bytes copied or set
@@ -35,16 +35,16 @@ struct Node {
 class Graph : public Counted<Graph> {
  public:
   Graph() = default;
-  /// Releases what the nodes hold.
+  /// Releases the argument blocks of the nodes.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Copies the arguments. May throw std::bad_alloc, and then nothing was added.
+  /// Copies the arguments. May throw std::bad_alloc; then no node is added.
   uint32_t add(Node node, const void* args, size_t args_size);
   const std::vector<Node>& nodes() const { return nodes_; }
 
-  /// Queues a run of the whole. `observers`: NULL, or one for each node.
+  /// Queues a run of the graph. `observers`: NULL, or one for each node.
   void launch(Stream& stream, const orObserver* observers);
 
  private:
@@ -55,7 +55,7 @@ class Graph : public Counted<Graph> {
 
   std::vector<Node> nodes_;
   std::mutex launch_mutex_;  // guards last_; a stream's locks are taken under it
-  Ref<Stream> last_;         // where it was launched last
+  Ref<Stream> last_;         // stream of the last launch
 };
 
 }  // namespace openreg::sim

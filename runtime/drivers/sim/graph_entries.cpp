@@ -28,7 +28,7 @@ orError_t stream_capture_status(orDriverStream* stream, orCaptureStatus* status,
 
 orError_t stream_check_uncaptured(orDriverStream* stream, const char* what) {
   const Ref<Capture> capture = capture_of(stream);
-  return capture ? capture->refuse(what) : orSuccess;
+  return capture ? capture->reject(what) : orSuccess;
 }
 
 orError_t device_check_uncaptured(int device, const char* what) {
@@ -37,7 +37,7 @@ orError_t device_check_uncaptured(int device, const char* what) {
 
 orError_t graph_launch(orDriverGraph* graph, orDriverStream* stream, const orObserver* observers) {
   return noexcept_boundary([&]() -> orError_t {
-    if (const Ref<Capture> capture = capture_of(stream)) return capture->refuse("launching a graph");
+    if (const Ref<Capture> capture = capture_of(stream)) return capture->reject("launching a graph");
     unwrap(graph).launch(unwrap(stream), observers);
     return orSuccess;
   });

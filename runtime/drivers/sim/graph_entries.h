@@ -1,4 +1,4 @@
-// The entries of the driver's table for graphs; driver.h says what each does.
+// The graph entries of the driver table; see driver.h.
 #pragma once
 
 #include "openreg/driver.h"

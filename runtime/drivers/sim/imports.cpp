@@ -25,7 +25,7 @@ struct Mapping {
   size_t length;                    // of these pages
   char* address;                    // of the allocation, in the device view
   int pieces = 0;
-  std::vector<Unfinished> busy;  // with no piece open: work that was submitted before the last was closed
+  std::vector<Unfinished> busy;  // after the last close: work that was submitted before it
 
   bool is_of(const Peer& owner, const MemoryPiece& entry) const {
     return peer.get() == &owner && device == entry.device && arena == entry.arena && base == entry.base &&
@@ -57,14 +57,13 @@ Imports& imports() {
 
 void unmap(Mapping& mapping) {
   Imports& all = imports();
-  // If that fails the pages stay, and so do their addresses.
+  // On failure the pages stay mapped and their addresses are not reused.
   if (platform::unmap_memory(all.window + mapping.window_offset + view_offset(), mapping.length)) {
     all.room->give(mapping.window_offset, mapping.length);
   }
 }
 
-// Unmaps what nothing uses any more. The streams that were waited for are let go of by the caller, without
-// the lock.
+// Removes unused mappings. The caller releases the streams in `done` without the lock.
 void reap(std::vector<Unfinished>& done) {
   Imports& all = imports();
   for (auto mapping = all.mappings.begin(); mapping != all.mappings.end();) {
@@ -89,11 +88,10 @@ orError_t map(const std::shared_ptr<Peer>& peer, const MemoryPiece& entry,
   const std::optional<size_t> room = all.room->take(length);
   if (!room) {
     platform::close_memory(memory);
-    return fail(
-        orErrorOutOfMemory,
-        "there are no addresses left to open %zu bytes of process %d; close some, or set OPENREG_MEMORY "
-        "for more",
-        length, peer->process);
+    return fail(orErrorOutOfMemory,
+                "no address space left to open %zu bytes of process %d; close other memory or increase "
+                "OPENREG_MEMORY",
+                length, peer->process);
   }
   char* address = all.window + *room;
   const bool done = platform::map_memory(memory, begin, address + view_offset(), length);
@@ -121,8 +119,8 @@ orError_t map(const std::shared_ptr<Peer>& peer, const MemoryPiece& entry,
 orError_t check(const WireHandle& handle, const MemoryPiece& piece) {
   if (piece.device < 0 || piece.device >= device_count()) {
     return fail(orErrorInvalidDevice,
-                "process %d shares memory of its device %d, and this process has %d devices; set "
-                "OPENREG_DEVICE_COUNT for more",
+                "process %d shares memory of its device %d, but this process has %d devices; increase "
+                "OPENREG_DEVICE_COUNT",
                 handle.process, piece.device, device_count());
   }
   if (piece.size != 0 && piece.begin >= piece.base && piece.size <= piece.base_size &&
@@ -130,8 +128,8 @@ orError_t check(const WireHandle& handle, const MemoryPiece& piece) {
     return orSuccess;
   }
   return fail(orErrorInvalidHandle,
-              "process %d says that it shares %llu bytes from %llu of an allocation of %llu bytes from %llu, "
-              "which cannot be: its ipc_registry was overwritten",
+              "invalid entry in the IPC registry of process %d: %llu bytes at offset %llu are not inside the "
+              "allocation of %llu bytes at offset %llu",
               handle.process, static_cast<unsigned long long>(piece.size),
               static_cast<unsigned long long>(piece.begin), static_cast<unsigned long long>(piece.base_size),
               static_cast<unsigned long long>(piece.base));
@@ -140,14 +138,14 @@ orError_t check(const WireHandle& handle, const MemoryPiece& piece) {
 }  // namespace
 
 orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
-  std::vector<Unfinished> done;  // let go of without the lock
+  std::vector<Unfinished> done;  // released without the lock
   std::lock_guard lock(ipc_mutex());
   if (handle.kind != WireHandle::kMemory) {
-    return fail(orErrorInvalidHandle, "these bytes are not the handle of memory");
+    return fail(orErrorInvalidHandle, "the bytes are not a memory handle");
   }
-  if (OwnLedger* own = OwnLedger::existing(); own && own->is_own(handle)) {
+  if (OwnIpcRegistry* own = OwnIpcRegistry::existing(); own && own->is_own(handle)) {
     if (const orError_t error = own->receive_memory(handle)) return error;
-    return fail(orErrorNotPermitted, "this process shared the memory itself; use its own pointer");
+    return fail(orErrorNotPermitted, "the memory belongs to this process; use its original pointer");
   }
   reap(done);
   std::shared_ptr<Peer> peer;
@@ -174,13 +172,14 @@ orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory) {
 
 orError_t close_import(void* pointer, bool& last) {
   std::vector<Unfinished> busy = unfinished_work();
-  std::vector<Unfinished> done;  // let go of without the lock
+  std::vector<Unfinished> done;  // released without the lock
   std::lock_guard lock(ipc_mutex());
   Imports& all = imports();
   const auto found = all.pieces.find(pointer);
   if (found == all.pieces.end()) {
     return fail(orErrorInvalidPointer,
-                "%p is inside memory of another process, but not where a piece of it was opened", pointer);
+                "%p is inside memory of another process, but orIpcOpenMemHandle did not return this pointer",
+                pointer);
   }
   const Piece piece = found->second;
   all.pieces.erase(found);

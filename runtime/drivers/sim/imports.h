@@ -1,10 +1,10 @@
-// Memory of other processes that is open in this one.
+// Memory of other processes that is open in this process.
 //
 // Note [Mappings]
-// What is mapped is the allocation that holds the named bytes, once, however many of its pieces are open.
-// When the last piece is closed, kernels may still be running that were given the address by mistake, so the
-// mapping goes only when every stream has passed that moment: a hazard of the program reads old bytes, and
-// never faults.
+// The whole allocation that contains the exported bytes is mapped, once for all its open pieces. When the
+// last piece is closed, kernels that use the address by mistake may still be running. So the mapping is
+// removed only after all streams have finished the work submitted before the close: a race in the program
+// reads stale bytes but never faults.
 //
 // Thread safety: every function locks ipc_mutex().
 #pragma once
@@ -17,7 +17,7 @@ namespace openreg::sim {
 /// The range of addresses is reserved.
 [[nodiscard]] orError_t open_import(const WireHandle& handle, orDriverIpcMemory& memory);
 
-/// Ends one opening of the piece at `pointer`. `last`: its allocation has no piece open any more.
+/// Closes one opening of the piece at `pointer`. `last`: no piece of its allocation is open any more.
 [[nodiscard]] orError_t close_import(void* pointer, bool& last);
 
 }  // namespace openreg::sim

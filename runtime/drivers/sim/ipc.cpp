@@ -19,7 +19,7 @@ WireHandle unpack(const Handle& handle) {
   WireHandle wire;
   std::memcpy(&wire, &handle, sizeof(wire));
   const auto& reserved = wire.reserved;
-  if (reserved[0] != 0 || reserved[1] != 0 || reserved[2] != 0) wire.kind = 0;  // refused as no handle
+  if (reserved[0] != 0 || reserved[1] != 0 || reserved[2] != 0) wire.kind = 0;  // invalid handle
   return wire;
 }
 
@@ -34,8 +34,8 @@ orError_t ipc_name(int device, void* base, size_t base_size, void* ptr, size_t s
                    orIpcMemHandle_t* handle) {
   return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ipc_registry = nullptr;
-    if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
+    OwnIpcRegistry* ipc_registry = nullptr;
+    if (const orError_t error = OwnIpcRegistry::get(ipc_registry)) return error;
     Arena& arena = device_at(device).arena;
     WireHandle wire{};
     if (const orError_t error = ipc_registry->name_memory(device, arena, {arena.offset_of(base), base_size},
@@ -50,8 +50,8 @@ orError_t ipc_name(int device, void* base, size_t base_size, void* ptr, size_t s
 orError_t ipc_retire(const orIpcMemHandle_t* handle) {
   return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ipc_registry = nullptr;
-    if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
+    OwnIpcRegistry* ipc_registry = nullptr;
+    if (const orError_t error = OwnIpcRegistry::get(ipc_registry)) return error;
     return ipc_registry->retire_memory(unpack(*handle));
   });
 }
@@ -59,7 +59,7 @@ orError_t ipc_retire(const orIpcMemHandle_t* handle) {
 orError_t ipc_withdraw(int device, void* base, int force) {
   return noexcept_boundary([&]() -> orError_t {
     std::lock_guard lock(ipc_mutex());
-    OwnLedger* ipc_registry = OwnLedger::existing();
+    OwnIpcRegistry* ipc_registry = OwnIpcRegistry::existing();
     if (!ipc_registry) return orSuccess;
     Arena& arena = device_at(device).arena;
     return ipc_registry->withdraw_memory(device, arena.serial(), arena.offset_of(base), force != 0);

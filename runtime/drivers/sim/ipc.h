@@ -1,4 +1,4 @@
-// The driver's entries for sharing between processes; see driver.h.
+// The interprocess entries of the driver table; see driver.h.
 #pragma once
 
 #include "openreg/driver.h"

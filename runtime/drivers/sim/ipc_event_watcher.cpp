@@ -10,8 +10,8 @@
 namespace openreg::sim {
 namespace {
 
-constexpr int64_t kLookForTheDead = 5'000'000;
-constexpr int64_t kLong = 3'600'000'000'000;
+constexpr int64_t kLivenessCheckNs = 5'000'000;
+constexpr int64_t kIdleSleepNs = 3'600'000'000'000;
 
 }  // namespace
 
@@ -28,9 +28,9 @@ void IpcEventWatcher::add(Ref<Record> record) {
       started_ = true;
     }
     added_.push_back(std::move(record));
-    news_.fetch_add(1);
+    added_count_.fetch_add(1);
   }
-  platform::wake_all(&news_);
+  platform::wake_all(&added_count_);
 }
 
 void IpcEventWatcher::watch() {
@@ -38,8 +38,8 @@ void IpcEventWatcher::watch() {
   std::vector<Ref<Record>> pending;
   std::vector<platform::WatchedWord> words;
   for (;;) {
-    // The words are read before the records are looked at, so that nothing rings unheard in between.
-    words.assign(1, {&news_, news_.load()});
+    // Read the words before checking the records, so that no change in between is missed.
+    words.assign(1, {&added_count_, added_count_.load()});
     {
       std::lock_guard lock(mutex_);
       for (Ref<Record>& record : added_) {
@@ -54,10 +54,10 @@ void IpcEventWatcher::watch() {
       if (std::ranges::none_of(words, known)) words.push_back({&bell, bell.load()});
     }
     const auto over = std::partition(pending.begin(), pending.end(),
-                                     [](const Ref<Record>& record) { return !record->is_over_there(); });
+                                     [](const Ref<Record>& record) { return !record->is_remote_finished(); });
     if (over == pending.end()) {
       platform::sleep_on(words.data(), static_cast<int>(words.size()),
-                         pending.empty() ? kLong : kLookForTheDead);
+                         pending.empty() ? kIdleSleepNs : kLivenessCheckNs);
       continue;
     }
     for (auto record = over; record != pending.end(); ++record) {

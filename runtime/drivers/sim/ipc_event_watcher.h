@@ -1,7 +1,7 @@
-// The thread that watches for records of other processes on behalf of streams that wait for them.
+// The thread that completes records of other processes, for streams of this process that wait for them.
 //
-// One for the process, started by the first such wait. It sleeps until a doorbell of an IPC registry rings,
-// and looks every few milliseconds whether the processes that it waits for still live.
+// One thread per process, started by the first such wait. It sleeps until the doorbell of an IPC registry
+// changes, and checks every few milliseconds whether the other processes are alive.
 #pragma once
 
 #include "event.h"
@@ -17,16 +17,16 @@ class IpcEventWatcher {
  public:
   static IpcEventWatcher& get();
 
-  /// The record, which another process has made, is completed here when it is done there.
+  /// Completes the record when the other process has finished it.
   void add(Ref<Record> record);
 
  private:
   void watch();
 
-  std::mutex mutex_;  // guards the two below; nothing is locked under it
+  std::mutex mutex_;  // guards the two below; no lock is taken under it
   std::vector<Ref<Record>> added_;
   bool started_ = false;
-  std::atomic<uint32_t> news_{0};  // goes up with added_
+  std::atomic<uint32_t> added_count_{0};  // incremented with each addition to added_
 };
 
 }  // namespace openreg::sim

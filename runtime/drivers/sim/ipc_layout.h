@@ -1,31 +1,30 @@
-// What processes that share memory see of each other: the IPC registry, a file in memory that each process
-// which shares something has, and the handles, which name an entry of one.
+// The layout of memory that processes share: the IPC registry, a memory file (memfd) of each exporting
+// process, and the handles, which refer to an entry of a registry.
 //
-// Note [Finding each other]
-// A handle has the number of a process, the number that the IPC registry's file has there, and a place in it;
-// who opens it goes through /proc/<pid>/fd. There the kernel lets in the same user (and who may trace any
-// process anyway) and nobody else. Nothing has a name in a file system or a socket's address that could be
-// left behind or be taken by another, and the process that shares needs no thread that answers. The entry has
-// a secret of 128 bits, and so has the handle: one that is made up, or is of an entry that has gone, is
-// recognized. Ledgers and arenas are sealed against shrinking, so that a mapping never faults, whoever the
-// peer is.
+// Note [Handle lookup]
+// A handle contains a process ID, the file descriptor of the IPC registry in that process, and an entry
+// index. The opening process opens the registry through /proc/<pid>/fd. The Linux kernel permits that for the
+// same user (and for processes that may trace any process). There are no names in a file system and no socket
+// addresses, which could be left behind or reused by another process. The exporting process needs no server
+// thread. Entry and handle contain a secret of 128 bits, so a forged or stale handle is detected. Registries
+// and arenas are sealed against shrinking, so a mapping never faults, also with a malicious peer.
 //
-// Note [Holds are locks]
-// Each entry has a byte of the IPC registry, which is never written: who holds the entry has that byte
-// locked, with a lock of its own opening of the file. The kernel ends such locks when a process does, killed
-// or not, so nothing is left behind; and the owner finds out whether anybody holds an entry by asking for a
-// conflict. Every process also locks a byte for its own number, by which others see that it lives.
+// Note [File locks]
+// Each entry has a byte offset in the IPC registry file, which is used only for locking. A process that holds
+// an entry locks its byte with an open file description lock (F_OFD_SETLK). The Linux kernel releases the
+// lock when the process ends, also if it is killed. The owner tests for a conflicting lock to find out
+// whether a process holds the entry. Every process also locks a byte for its process ID, which shows that it
+// is alive.
 //
 // Note [Retiring]
-// An entry that is sent is waited for; once somebody has opened it, it is received. The owner takes back a
-// received entry by marking it free, and then looks at the lock; if there is one, it takes the mark back.
-// Who opens locks first and then looks at the mark. So the two cannot miss each other.
+// An entry is kSent until a process opens it; then it is kReceived. To retire a received entry, the owner
+// sets it to kFree and then tests the lock; if the entry is locked, the owner restores the state. An opening
+// process locks first and then reads the state. So at least one of the two detects the other.
 //
-// Note [Shared words are not trusted]
-// Every process that opens an IPC registry can write all of it, and so can a process that means harm. Nobody
-// checks a word there and then reads it again: read_once copies an entry into the private struct that is
-// checked and used. The owner keeps its own copy of what it issued and never learns a key or a secret from
-// the IPC registry.
+// Note [Shared memory is not trusted]
+// Every process that opens an IPC registry can write all of it, also a malicious process. So no word is read
+// twice: read_once copies an entry into a private struct, which is then checked and used. The owner keeps a
+// private copy of the entries that it created and never reads keys or secrets from the IPC registry.
 #pragma once
 
 #include "config.h"
@@ -44,9 +43,9 @@ struct Entry {
   int32_t device;
 };
 
-/// A piece of an allocation; offsets are the arena's.
+/// A piece of an allocation; offsets are relative to the arena.
 struct MemoryEntry : Entry {
-  uint64_t arena;  // which of the device's arenas, should it have been reset: as IpcRegistry::Arena::serial
+  uint64_t arena;  // as IpcRegistry::Arena::serial; a reset of the device changes it
   uint64_t base, base_size;
   uint64_t begin, size;
 };
@@ -59,15 +58,15 @@ struct MemoryPiece {
   uint64_t begin, size;
 };
 
-/// Records of an event have numbers, from 1. The latest and its process are one word: what a waiter reads is
-/// one moment. The last few that are done stand in a ring, each number at its place.
+/// Records of an event are numbered from 1. The latest number and its process are one word, so that a waiter
+/// reads both atomically. `done` and `process` are rings, indexed by number modulo kRing.
 struct EventEntry : Entry {
   static constexpr uint64_t kRing = 16;
   static constexpr int kProcessBits = 24;
 
   std::atomic<uint64_t> latest;  // number << kProcessBits | process; 0: never recorded
   std::atomic<uint64_t> done[kRing];
-  std::atomic<int32_t> process[kRing];  // that made the record
+  std::atomic<int32_t> process[kRing];  // process of the record
 };
 
 struct IpcRegistry {
@@ -78,22 +77,22 @@ struct IpcRegistry {
   static constexpr uint64_t kProcessLocks = uint64_t{1} << 40;
 
   struct Arena {
-    std::atomic<uint64_t> serial;  // 0: nothing of this device is shared
+    std::atomic<uint64_t> serial;  // 0: this device shares no memory
     int32_t file;
     uint64_t inode;
     uint64_t size;
   };
 
   uint64_t magic;
-  int32_t process;                 // whose it is: a thread's number leads to the same files
-  std::atomic<uint32_t> doorbell;  // goes up whenever a record is done
-  std::atomic<uint32_t> waiting;   // how many may sleep on the doorbell; too many is harmless
+  int32_t process;                 // the owner; checked because /proc/<tid>/fd leads to the same files
+  std::atomic<uint32_t> doorbell;  // incremented when a record is done
+  std::atomic<uint32_t> waiting;   // number of possible sleepers on the doorbell; too large is harmless
   Arena arenas[kMaxDevices];
   EventEntry events[kEventEntries];
   MemoryEntry memory[kMemoryEntries];
 };
 
-/// The word as it is now; the compiler does not read it again.
+/// Reads the word exactly once.
 template <typename Word>
 Word read_once(const Word& shared) {
   return __atomic_load_n(&shared, __ATOMIC_RELAXED);
@@ -106,14 +105,14 @@ inline MemoryPiece read_once(const MemoryEntry& entry) {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<EntryState>::is_always_lock_free);
 
-/// The inside of orIpcMemHandle_t and orIpcEventHandle_t.
+/// The contents of orIpcMemHandle_t and orIpcEventHandle_t.
 struct WireHandle {
   static constexpr uint32_t kMemory = 0x314d524f;  // "ORM1"
   static constexpr uint32_t kEvent = 0x3145524f;   // "ORE1"
 
   uint32_t kind;
   int32_t process;
-  int32_t file;  // the IPC registry's number in that process
+  int32_t file;  // descriptor of the IPC registry in that process
   uint32_t index;
   uint64_t inode;  // of the IPC registry
   uint64_t secret[2];

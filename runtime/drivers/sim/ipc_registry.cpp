@@ -13,7 +13,7 @@
 namespace openreg::sim {
 namespace {
 
-OwnLedger* own_ledger = nullptr;
+OwnIpcRegistry* own_registry = nullptr;
 
 bool draw_secret(Entry& entry, uint64_t (&secret)[2]) {
   if (!platform::random_bytes(secret, sizeof(secret))) return false;
@@ -35,11 +35,11 @@ std::mutex& ipc_mutex() {
   return *mutex;
 }
 
-bool Places::take(int file, uint32_t& index) {
+bool EntrySlots::take(int file, uint32_t& index) {
   if (free_.empty()) {
-    std::erase_if(held_, [&](uint32_t place) {
-      if (is_held(file, place)) return false;
-      free_.push_back(place);
+    std::erase_if(held_, [&](uint32_t slot) {
+      if (is_held(file, slot)) return false;
+      free_.push_back(slot);
       return true;
     });
   }
@@ -53,23 +53,23 @@ bool Places::take(int file, uint32_t& index) {
   return true;
 }
 
-void Places::give(int file, uint32_t index) {
+void EntrySlots::give(int file, uint32_t index) {
   (is_held(file, index) ? held_ : free_).push_back(index);
 }
 
-bool Places::is_held(int file, uint32_t index) const {
+bool EntrySlots::is_held(int file, uint32_t index) const {
   return platform::is_locked(file, first_lock_ + index);
 }
 
-OwnLedger::OwnLedger(int file, uint64_t inode, IpcRegistry* shared)
+OwnIpcRegistry::OwnIpcRegistry(int file, uint64_t inode, IpcRegistry* shared)
     : file_(file), inode_(inode), shared_(shared) {}
 
-OwnLedger* OwnLedger::existing() {
-  return own_ledger;
+OwnIpcRegistry* OwnIpcRegistry::existing() {
+  return own_registry;
 }
 
-orError_t OwnLedger::get(OwnLedger*& ipc_registry) {
-  if (!own_ledger) {
+orError_t OwnIpcRegistry::get(OwnIpcRegistry*& ipc_registry) {
+  if (!own_registry) {
     const int file = platform::create_memory(OR_DEVICE_NAME, sizeof(IpcRegistry));
     void* shared = file < 0 ? nullptr : platform::map_anywhere(file, sizeof(IpcRegistry));
     uint64_t inode = 0, size = 0;
@@ -79,24 +79,23 @@ orError_t OwnLedger::get(OwnLedger*& ipc_registry) {
       const int reason = errno;
       if (shared) platform::unmap_anywhere(shared, sizeof(IpcRegistry));
       if (file >= 0) platform::close_memory(file);
-      return fail(orErrorSystem, "cannot make the ipc_registry of what is shared with other processes: %s",
-                  std::strerror(reason));
+      return fail(orErrorSystem, "cannot create the IPC registry: %s", std::strerror(reason));
     }
-    auto* made = static_cast<IpcRegistry*>(shared);  // zeros, which is what every field begins with
+    auto* made = static_cast<IpcRegistry*>(shared);  // all fields start as zero
     made->magic = IpcRegistry::kMagic;
     made->process = platform::process_id();
-    own_ledger = new OwnLedger(file, inode, made);
+    own_registry = new OwnIpcRegistry(file, inode, made);
     close_files_in_forked_children();
   }
-  ipc_registry = own_ledger;
+  ipc_registry = own_registry;
   return orSuccess;
 }
 
-bool OwnLedger::is_own(const WireHandle& handle) const {
+bool OwnIpcRegistry::is_own(const WireHandle& handle) const {
   return handle.process == platform::process_id() && handle.inode == inode_;
 }
 
-WireHandle OwnLedger::handle_of(uint32_t kind, uint32_t index, const Issued& issued) const {
+WireHandle OwnIpcRegistry::handle_of(uint32_t kind, uint32_t index, const Issued& issued) const {
   WireHandle handle{};
   handle.kind = kind;
   handle.process = platform::process_id();
@@ -108,7 +107,7 @@ WireHandle OwnLedger::handle_of(uint32_t kind, uint32_t index, const Issued& iss
   return handle;
 }
 
-orError_t OwnLedger::publish_arena(int device, Arena& arena) {
+orError_t OwnIpcRegistry::publish_arena(int device, Arena& arena) {
   IpcRegistry::Arena& published = shared_->arenas[device];
   if (published.serial.load(std::memory_order_relaxed) == arena.serial()) return orSuccess;
   uint64_t inode = 0, size = 0;
@@ -122,11 +121,11 @@ orError_t OwnLedger::publish_arena(int device, Arena& arena) {
   return orSuccess;
 }
 
-orError_t OwnLedger::name_memory(int device, Arena& arena, Range whole, Range part, WireHandle& handle) {
+orError_t OwnIpcRegistry::name_memory(int device, Arena& arena, Range whole, Range part, WireHandle& handle) {
   if (const orError_t error = publish_arena(device, arena)) return error;
   uint32_t index = 0;
-  if (!memory_places_.take(file_, index)) {
-    return fail(orErrorOutOfHostMemory, "%u pieces of memory are shared already; take some back",
+  if (!memory_slots_.take(file_, index)) {
+    return fail(orErrorOutOfHostMemory, "too many memory handles for other processes: %u exist; retire some",
                 IpcRegistry::kMemoryEntries);
   }
   MemoryEntry& entry = shared_->memory[index];
@@ -138,8 +137,8 @@ orError_t OwnLedger::name_memory(int device, Arena& arena, Range whole, Range pa
   entry.size = part.size;
   Issued issued{{}, {arena.serial(), whole.begin}};
   if (!draw_secret(entry, issued.secret)) {
-    memory_places_.give(file_, index);
-    return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
+    memory_slots_.give(file_, index);
+    return fail(orErrorSystem, "cannot get random bytes from the operating system: %s", std::strerror(errno));
   }
   named_.emplace(issued.allocation, index);
   memory_issued_[index] = issued;
@@ -148,67 +147,68 @@ orError_t OwnLedger::name_memory(int device, Arena& arena, Range whole, Range pa
   return orSuccess;
 }
 
-void OwnLedger::forget_memory(uint32_t index) {
+void OwnIpcRegistry::remove_memory(uint32_t index) {
   const auto issued = memory_issued_.find(index);
   const auto [begin, end] = named_.equal_range(issued->second.allocation);
   const auto found = std::find_if(begin, end, [&](const auto& named) { return named.second == index; });
   if (found != end) named_.erase(found);
   memory_issued_.erase(issued);
   clear(shared_->memory[index]);
-  memory_places_.give(file_, index);
+  memory_slots_.give(file_, index);
 }
 
-orError_t OwnLedger::check_memory(const WireHandle& handle) const {
+orError_t OwnIpcRegistry::check_memory(const WireHandle& handle) const {
   const auto issued = memory_issued_.find(handle.index);
   if (handle.kind == WireHandle::kMemory && is_own(handle) && issued != memory_issued_.end() &&
       handle.secret[0] == issued->second.secret[0] && handle.secret[1] == issued->second.secret[1]) {
     return orSuccess;
   }
-  return fail(orErrorInvalidHandle, "the handle names nothing that this process shares, or no longer");
+  return fail(orErrorInvalidHandle,
+              "the handle does not refer to memory that this process shares: it is stale or forged");
 }
 
-orError_t OwnLedger::receive_memory(const WireHandle& handle) {
+orError_t OwnIpcRegistry::receive_memory(const WireHandle& handle) {
   if (const orError_t error = check_memory(handle)) return error;
   EntryState sent = EntryState::kSent;
   shared_->memory[handle.index].state.compare_exchange_strong(sent, EntryState::kReceived);
   return orSuccess;
 }
 
-orError_t OwnLedger::retire_memory(const WireHandle& handle) {
+orError_t OwnIpcRegistry::retire_memory(const WireHandle& handle) {
   if (const orError_t error = check_memory(handle)) return error;
   MemoryEntry& entry = shared_->memory[handle.index];
   EntryState state = EntryState::kReceived;
   if (!entry.state.compare_exchange_strong(state, EntryState::kFree)) return orErrorNotReady;
-  if (memory_places_.is_held(file_, handle.index)) {
+  if (memory_slots_.is_held(file_, handle.index)) {
     entry.state.store(EntryState::kReceived);
     return orErrorNotReady;
   }
-  forget_memory(handle.index);
+  remove_memory(handle.index);
   return orSuccess;
 }
 
-orError_t OwnLedger::withdraw_memory(int device, uint64_t arena, size_t base, bool force) {
+orError_t OwnIpcRegistry::withdraw_memory(int device, uint64_t arena, size_t base, bool force) {
   std::vector<uint32_t> entries;
   const auto [begin, end] = named_.equal_range({arena, base});
   for (auto named = begin; named != end; ++named) entries.push_back(named->second);
   std::vector<EntryState> before;
   for (const uint32_t index : entries)
     before.push_back(shared_->memory[index].state.exchange(EntryState::kFree));
-  const auto held = [&](uint32_t index) { return memory_places_.is_held(file_, index); };
+  const auto held = [&](uint32_t index) { return memory_slots_.is_held(file_, index); };
   if (!force && std::ranges::any_of(entries, held)) {
     for (size_t i = 0; i < entries.size(); ++i) shared_->memory[entries[i]].state.store(before[i]);
-    return fail(
-        orErrorNotPermitted,
-        "another process holds memory of this allocation of device %d; free it when all have closed it",
-        device);
+    return fail(orErrorNotPermitted,
+                "another process holds memory of this allocation of device %d; free it after all processes "
+                "have closed it",
+                device);
   }
-  for (const uint32_t index : entries) forget_memory(index);
+  for (const uint32_t index : entries) remove_memory(index);
   return orSuccess;
 }
 
-orError_t OwnLedger::add_event(int device, uint32_t& index) {
-  if (!event_places_.take(file_, index)) {
-    return fail(orErrorOutOfHostMemory, "there are %u interprocess events already; destroy some",
+orError_t OwnIpcRegistry::add_event(int device, uint32_t& index) {
+  if (!event_slots_.take(file_, index)) {
+    return fail(orErrorOutOfHostMemory, "too many interprocess events: %u exist; destroy some",
                 IpcRegistry::kEventEntries);
   }
   EventEntry& entry = shared_->events[index];
@@ -217,21 +217,21 @@ orError_t OwnLedger::add_event(int device, uint32_t& index) {
   for (auto& done : entry.done) done.store(0, std::memory_order_relaxed);
   Issued issued{};
   if (!draw_secret(entry, issued.secret)) {
-    event_places_.give(file_, index);
-    return fail(orErrorSystem, "the system gives no random numbers: %s", std::strerror(errno));
+    event_slots_.give(file_, index);
+    return fail(orErrorSystem, "cannot get random bytes from the operating system: %s", std::strerror(errno));
   }
   events_issued_[index] = issued;
   entry.state.store(EntryState::kSent);
   return orSuccess;
 }
 
-void OwnLedger::remove_event(uint32_t index) {
+void OwnIpcRegistry::remove_event(uint32_t index) {
   events_issued_.erase(index);
   clear(shared_->events[index]);
-  event_places_.give(file_, index);
+  event_slots_.give(file_, index);
 }
 
-WireHandle OwnLedger::event_handle(uint32_t index) const {
+WireHandle OwnIpcRegistry::event_handle(uint32_t index) const {
   return handle_of(WireHandle::kEvent, index, events_issued_.at(index));
 }
 

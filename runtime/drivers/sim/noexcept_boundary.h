@@ -1,4 +1,4 @@
-// No exception crosses the driver's table.
+// Converts exceptions to error codes: no exception crosses the driver table.
 #pragma once
 
 #include "error.h"
@@ -13,11 +13,11 @@ orError_t noexcept_boundary(Body&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return fail(orErrorOutOfHostMemory, "the host has no memory left for the simulated device's bookkeeping");
+    return fail(orErrorOutOfHostMemory, "out of host memory in the simulated device");
   } catch (const std::exception& error) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception: %s", error.what());
+    return fail(orErrorSystem, "unexpected exception in the simulated device: %s", error.what());
   } catch (...) {
-    return fail(orErrorSystem, "the simulated device met an unexpected exception");
+    return fail(orErrorSystem, "unexpected exception in the simulated device");
   }
 }
 

@@ -35,7 +35,7 @@ void Operation::clear() {
 }
 
 OperationQueue::~OperationQueue() {
-  // A stream goes only when it has no work left, so the segments hold nothing.
+  // A stream is destroyed only after its work is done, so the segments hold no operations.
   for (Segment* segment = head_; segment;) delete std::exchange(segment, segment->next);
   delete spare_.load();
 }

@@ -1,4 +1,4 @@
-// One piece of a stream's work, and the queue of them.
+// An operation of a stream, and the queue of operations.
 #pragma once
 
 #include "event.h"
@@ -14,7 +14,7 @@ namespace openreg::sim {
 
 struct Operation {
   enum class Kind : uint8_t { kKernel, kRecord, kWait, kTurn };
-  /// Of a kTurn; see Note [Turns] in stream.h.
+  /// State of a kTurn; see Note [Turns] in stream.h.
   enum class Turn : uint8_t { kWaiting, kOffered, kWithdrawn };
 
   static constexpr size_t kInlineArgs = 192;
@@ -23,8 +23,8 @@ struct Operation {
   uint64_t ticket = 0;
   Delay delay;
   const orKernel* kernel = nullptr;
-  orObserver observer{};  // done is NULL without one
-  void* args = nullptr;   // `storage`, or from the heap if larger
+  orObserver observer{};  // `done` is NULL without an observer
+  void* args = nullptr;   // `storage`, or a heap block if larger
   Ref<Record> record;
   std::atomic<Turn> turn{Turn::kWaiting};
   alignas(std::max_align_t) std::byte storage[kInlineArgs];
@@ -32,27 +32,27 @@ struct Operation {
   void set_kernel(const orKernel& kernel, const void* args, size_t size, const orObserver* observer);
   void set_record(Kind kind, Ref<Record> record);
   void set_turn();
-  /// Gives up what it holds; the slot is used again.
+  /// Releases its resources, so that the slot can be reused.
   void clear();
 };
 
-/// In order, with one consumer at a time (whoever has claimed the stream) and producers that exclude each
-/// other. The consumer needs no lock, and an operation stays where it is until it is popped. Segments are
-/// used again, so that a steady stream allocates nothing.
+/// FIFO queue with one consumer at a time (the thread that has claimed the stream) and mutually exclusive
+/// producers. The consumer needs no lock. An operation does not move until it is popped. Segments are reused,
+/// so a queue of bounded length allocates no memory.
 class OperationQueue {
  public:
   OperationQueue() = default;
   ~OperationQueue();
 
-  /// Producer: the slot for the next operation, which is not in the queue before publish().
+  /// Producer: the slot of the next operation. publish() adds it to the queue.
   Operation& back();
   void publish();
 
-  /// Consumer: NULL if there is none.
+  /// Consumer: returns NULL if the queue is empty.
   Operation* front();
   void pop();
 
-  /// Anyone.
+  /// Any thread.
   bool empty() const { return popped_.load() == published_.load(); }
 
  private:
@@ -64,9 +64,9 @@ class OperationQueue {
 
   std::atomic<uint64_t> published_{0};
   std::atomic<uint64_t> popped_{0};
-  Segment* tail_ = nullptr;  // producer's
+  Segment* tail_ = nullptr;  // of the producer
   uint64_t tail_begin_ = 0;
-  Segment* head_ = nullptr;  // consumer's; the first is set before the first publish
+  Segment* head_ = nullptr;  // of the consumer; initialized before the first publish
   uint64_t head_begin_ = 0;
   std::atomic<Segment*> spare_{nullptr};
 };

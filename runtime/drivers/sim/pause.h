@@ -1,4 +1,4 @@
-// A moment of waiting that tells the processor so.
+// CPU pause instruction for spin loops.
 #pragma once
 
 namespace openreg::sim {

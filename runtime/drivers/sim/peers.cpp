@@ -17,25 +17,25 @@ std::map<std::pair<int, uint64_t>, std::weak_ptr<Peer>>& known_peers() {
   return *peers;
 }
 
-orError_t say_why_not(platform::Opened why, int process, const char* what) {
+orError_t report_open_failure(platform::Opened why, int process, const char* what) {
   switch (why) {
     case platform::Opened::kNoProcess:
-      return fail(
-          orErrorInvalidHandle,
-          "process %d, which shared this %s, has ended or never was; the sharing process must live until "
-          "the handle is opened",
-          process, what);
+      return fail(orErrorInvalidHandle,
+                  "process %d, which shared this %s, has ended or does not exist; the sharing process must "
+                  "live until "
+                  "the handle is opened",
+                  process, what);
     case platform::Opened::kNotAllowed:
       return fail(orErrorNotPermitted,
-                  "process %d does not let this one open the %s: both must belong to the same user", process,
-                  what);
+                  "process %d does not permit this process to open the %s: both must belong to the same user",
+                  process, what);
     case platform::Opened::kFailed:
       return fail(orErrorSystem, "cannot open the %s that process %d shares: %s", what, process,
                   std::strerror(errno));
     default:
       return fail(orErrorInvalidHandle,
-                  "process %d does not share the %s that this handle names: the handle is stale or forged",
-                  process, what);
+                  "process %d does not share the %s of this handle: the handle is stale or forged", process,
+                  what);
   }
 }
 
@@ -43,7 +43,7 @@ void close_all_files() {
   for (const auto& [key, known] : known_peers()) {
     if (const std::shared_ptr<Peer> peer = known.lock()) platform::close_memory(peer->file);
   }
-  if (const OwnLedger* own = OwnLedger::existing()) platform::close_memory(own->file());
+  if (const OwnIpcRegistry* own = OwnIpcRegistry::existing()) platform::close_memory(own->file());
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ orError_t Peer::find(const WireHandle& handle, const char* what, std::shared_ptr
   int file = -1;
   const platform::Opened opened =
       platform::open_memory_of(handle.process, handle.file, OR_DEVICE_NAME, &file);
-  if (opened != platform::Opened::kYes) return say_why_not(opened, handle.process, what);
+  if (opened != platform::Opened::kYes) return report_open_failure(opened, handle.process, what);
   uint64_t inode = 0, size = 0;
   void* address = nullptr;
   if (platform::identify(file, &inode, &size) && inode == handle.inode && size == sizeof(IpcRegistry)) {
@@ -75,7 +75,7 @@ orError_t Peer::find(const WireHandle& handle, const char* what, std::shared_ptr
       !platform::lock_byte(file, IpcRegistry::kProcessLocks + self, false)) {
     if (ipc_registry) platform::unmap_anywhere(ipc_registry, sizeof(IpcRegistry));
     platform::close_memory(file);
-    return say_why_not(platform::Opened::kNotOurs, handle.process, what);
+    return report_open_failure(platform::Opened::kNotOurs, handle.process, what);
   }
   known = peer = std::shared_ptr<Peer>(new Peer(handle.process, inode, file, *ipc_registry));
   return orSuccess;
@@ -97,10 +97,10 @@ uint64_t Peer::lock_of(const WireHandle& handle) {
   return handle.kind == WireHandle::kMemory ? handle.index : IpcRegistry::kEventLocks + handle.index;
 }
 
-// The lock first, then the look: see Note [Retiring].
+// Locks before it reads the state; see Note [Retiring].
 orError_t Peer::hold(const WireHandle& handle, const char* what) {
   Entry* entry = entry_of(handle);
-  if (!entry) return say_why_not(platform::Opened::kNotOurs, process, what);
+  if (!entry) return report_open_failure(platform::Opened::kNotOurs, process, what);
   const uint64_t lock = lock_of(handle);
   int& holds = holds_[lock];
   if (holds == 0 && !platform::lock_byte(file, lock, true)) {
@@ -109,7 +109,7 @@ orError_t Peer::hold(const WireHandle& handle, const char* what) {
   ++holds;
   if (!matches(handle, *entry)) {
     release(lock);
-    return say_why_not(platform::Opened::kNotOurs, process, what);
+    return report_open_failure(platform::Opened::kNotOurs, process, what);
   }
   EntryState sent = EntryState::kSent;
   entry->state.compare_exchange_strong(sent, EntryState::kReceived);
@@ -131,14 +131,14 @@ orError_t Peer::open_arena(const MemoryPiece& piece, int& memory) const {
   }
   const platform::Opened opened =
       platform::open_memory_of(process, read_once(arena.file), OR_DEVICE_NAME, &memory);
-  if (opened != platform::Opened::kYes) return say_why_not(opened, process, "memory");
+  if (opened != platform::Opened::kYes) return report_open_failure(opened, process, "memory");
   uint64_t inode = 0, size = 0;
   if (platform::identify(memory, &inode, &size) && inode == read_once(arena.inode) &&
       piece.base_size <= size && piece.base <= size - piece.base_size) {
     return orSuccess;
   }
   platform::close_memory(memory);
-  return say_why_not(platform::Opened::kNotOurs, process, "memory");
+  return report_open_failure(platform::Opened::kNotOurs, process, "memory");
 }
 
 void close_files_in_forked_children() {

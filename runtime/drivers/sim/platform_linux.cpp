@@ -52,7 +52,7 @@ bool map_memory(int memory, size_t offset, void* address, size_t size) {
            static_cast<off_t>(offset)) == MAP_FAILED) {
     return false;
   }
-  // The mapping is shared: a child that inherited it would write into its parent's device.
+  // The mapping is shared: a forked child that inherited it could write to the device of its parent.
   if (madvise(address, size, MADV_DONTFORK) != 0) return false;
   static_cast<void>(madvise(address, size, MADV_HUGEPAGE));
   return true;
@@ -113,7 +113,8 @@ Opened open_memory_of(int process, int memory, const char* name, int* opened) {
   std::snprintf(path, sizeof(path), "/proc/%d", process);
   if (access(path, F_OK) != 0) return Opened::kNoProcess;
   std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", process, memory);
-  // The number may mean anything by now, and opening a pipe or a terminal has effects: look first.
+  // The descriptor may refer to another file by now, and opening a pipe or a terminal has side effects. Check
+  // the target first.
   char target[128];
   const ssize_t length = readlink(path, target, sizeof(target) - 1);
   if (length < 0) {
@@ -182,13 +183,13 @@ void sleep_on(const WatchedWord* words, int count, int64_t nanoseconds) {
   struct {  // struct futex_waitv of newer headers
     uint64_t value, address;
     uint32_t flags, reserved;
-  } waiters[kMostWatched] = {};
-  count = std::min(count, kMostWatched);
+  } waiters[kMaxWatched] = {};
+  count = std::min(count, kMaxWatched);
   for (int index = 0; index < count; ++index) {
-    constexpr uint32_t kThirtyTwoBits = 2;
+    constexpr uint32_t kFutex2SizeU32 = 2;
     waiters[index].value = words[index].was;
     waiters[index].address = reinterpret_cast<uint64_t>(words[index].word);
-    waiters[index].flags = kThirtyTwoBits;
+    waiters[index].flags = kFutex2SizeU32;
   }
   timespec until{};
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -201,7 +202,7 @@ void sleep_on(const WatchedWord* words, int count, int64_t nanoseconds) {
   constexpr long kFutexWaitv = 449;
   if (syscall(kFutexWaitv, waiters, count, 0, &until, CLOCK_MONOTONIC) >= 0) return;
   if (errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) return;
-  // An older kernel: look again shortly.
+  // The Linux kernel has no futex_waitv: poll.
   const timespec moment{0, std::min<long>(static_cast<long>(nanoseconds), 200'000)};
   nanosleep(&moment, nullptr);
 }

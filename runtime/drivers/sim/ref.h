@@ -1,4 +1,4 @@
-// Counted references: an object goes with the last of them.
+// Intrusive reference counting.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace openreg::sim {
 
-/// Begins with one reference, its creator's.
+/// Starts with one reference, which the creator owns.
 template <typename Self>
 class Counted {
  public:
@@ -15,7 +15,7 @@ class Counted {
   void release() const {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<const Self*>(this);
   }
-  /// False if the last reference is gone already.
+  /// Returns false if the last reference was already released.
   [[nodiscard]] bool try_retain() const {
     uint32_t count = references_.load(std::memory_order_relaxed);
     while (count != 0) {
@@ -23,8 +23,8 @@ class Counted {
     }
     return false;
   }
-  /// True if there is no reference any more: its destructor runs, or is about to.
-  bool dying() const { return references_.load(std::memory_order_acquire) == 0; }
+  /// True if the last reference was released: the destructor runs or is about to run.
+  bool expired() const { return references_.load(std::memory_order_acquire) == 0; }
   /// True if the caller's reference is the only one.
   bool unique() const { return references_.load(std::memory_order_acquire) == 1; }
 

@@ -11,7 +11,7 @@ std::atomic<uint64_t> seed{0};
 std::atomic<uint64_t> submissions{0};
 std::atomic<uint64_t> picks{0};
 
-// The output function of splitmix64: every input gives an independent-looking number.
+// The output function of splitmix64.
 uint64_t scramble(uint64_t value) {
   value += 0x9e3779b97f4a7c15ull;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -43,7 +43,7 @@ Delay draw_delay() {
   const uint64_t chance = draw(submissions);
   Delay delay;
   delay.yields = chance & 1;
-  // Half are not held; of the others most shortly, and some for long.
+  // Half of the operations have no delay, a quarter up to 0.1 ms, the others up to 1 ms or 5 ms.
   switch ((chance >> 1) & 7) {
     case 0:
       delay.not_before_ns = 5'000'000;

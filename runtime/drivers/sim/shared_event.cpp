@@ -12,7 +12,7 @@
 namespace openreg::sim {
 
 SharedEvent::SharedEvent(IpcRegistry& ipc_registry, int file, uint32_t index, std::shared_ptr<Peer> peer)
-    : ledger_(ipc_registry),
+    : registry_(ipc_registry),
       file_(file),
       index_(index),
       entry_(ipc_registry.events[index]),
@@ -20,8 +20,8 @@ SharedEvent::SharedEvent(IpcRegistry& ipc_registry, int file, uint32_t index, st
 
 orError_t SharedEvent::create(int device, Ref<SharedEvent>& event) {
   std::lock_guard lock(ipc_mutex());
-  OwnLedger* ipc_registry = nullptr;
-  if (const orError_t error = OwnLedger::get(ipc_registry)) return error;
+  OwnIpcRegistry* ipc_registry = nullptr;
+  if (const orError_t error = OwnIpcRegistry::get(ipc_registry)) return error;
   uint32_t index = 0;
   if (const orError_t error = ipc_registry->add_event(device, index)) return error;
   event =
@@ -32,10 +32,10 @@ orError_t SharedEvent::create(int device, Ref<SharedEvent>& event) {
 orError_t SharedEvent::open(const WireHandle& handle, int& device, Ref<SharedEvent>& event) {
   std::lock_guard lock(ipc_mutex());
   if (handle.kind != WireHandle::kEvent) {
-    return fail(orErrorInvalidHandle, "these bytes are not the handle of an event");
+    return fail(orErrorInvalidHandle, "the bytes are not an event handle");
   }
-  if (const OwnLedger* own = OwnLedger::existing(); own && own->is_own(handle)) {
-    return fail(orErrorNotPermitted, "this process made the event itself; use its own");
+  if (const OwnIpcRegistry* own = OwnIpcRegistry::existing(); own && own->is_own(handle)) {
+    return fail(orErrorNotPermitted, "the event belongs to this process; use the original event");
   }
   std::shared_ptr<Peer> peer;
   if (const orError_t error = Peer::find(handle, "event", peer)) return error;
@@ -44,8 +44,8 @@ orError_t SharedEvent::open(const WireHandle& handle, int& device, Ref<SharedEve
   if (device < 0 || device >= device_count()) {
     peer->release(Peer::lock_of(handle));
     return fail(orErrorInvalidDevice,
-                "process %d shares an event of its device %d, and this process has %d devices; set "
-                "OPENREG_DEVICE_COUNT for more",
+                "process %d shares an event of its device %d, but this process has %d devices; increase "
+                "OPENREG_DEVICE_COUNT",
                 handle.process, device, device_count());
   }
   event = Ref<SharedEvent>::adopt(new SharedEvent(peer->ipc_registry, peer->file, handle.index, peer));
@@ -58,7 +58,7 @@ SharedEvent::~SharedEvent() {
     peer_->release(IpcRegistry::kEventLocks + index_);
     peer_.reset();
   } else {
-    OwnLedger::existing()->remove_event(index_);
+    OwnIpcRegistry::existing()->remove_event(index_);
   }
 }
 
@@ -66,9 +66,9 @@ orError_t SharedEvent::name(WireHandle& handle) const {
   std::lock_guard lock(ipc_mutex());
   if (peer_) {
     return fail(orErrorNotPermitted,
-                "the event was opened from another process; only the process that made it can share it");
+                "the event was opened from another process; only the process that created it can share it");
   }
-  handle = OwnLedger::existing()->event_handle(index_);
+  handle = OwnIpcRegistry::existing()->event_handle(index_);
   return orSuccess;
 }
 
@@ -95,8 +95,8 @@ void SharedEvent::finish_record(uint64_t number) {
   uint64_t before = done.load();
   while (before < number && !done.compare_exchange_weak(before, number)) {
   }
-  ledger_.doorbell.fetch_add(1);
-  if (ledger_.waiting.load() != 0) platform::wake_all(&ledger_.doorbell);
+  registry_.doorbell.fetch_add(1);
+  if (registry_.waiting.load() != 0) platform::wake_all(&registry_.doorbell);
 }
 
 bool SharedEvent::is_done(uint64_t number) const {
@@ -104,7 +104,7 @@ bool SharedEvent::is_done(uint64_t number) const {
 }
 
 bool SharedEvent::is_alive(int process) const {
-  if (process <= 0) return false;  // another process may have written any number
+  if (process <= 0) return false;  // the value is not trusted
   return process == platform::process_id() ||
          platform::is_locked(file_, IpcRegistry::kProcessLocks + static_cast<uint64_t>(process));
 }

@@ -1,6 +1,7 @@
-// An event that several processes have: its entry in the IPC registry of the process that made it.
+// An interprocess event: an entry in the IPC registry of the process that created it.
 //
-// Thread safety: everything may be called from any thread. Making, opening and the end lock ipc_mutex().
+// Thread safety: all members may be called from any thread. create, open, name and the destructor lock
+// ipc_mutex().
 #pragma once
 
 #include "ipc_layout.h"
@@ -28,27 +29,27 @@ class SharedEvent : public Counted<SharedEvent> {
     int process;
   };
   Latest latest() const;
-  /// The number of a new record, which this process makes. `earlier`: the record whose place it takes, and
-  /// who made it.
+  /// Begins a record of this process and returns its number. `earlier`: the record whose ring slot it reuses,
+  /// and the process of that record.
   uint64_t begin_record(Latest& earlier);
   void finish_record(uint64_t number);
   bool is_done(uint64_t number) const;
-  /// False if the process cannot finish a record any more.
+  /// False if the process has ended and cannot finish a record.
   bool is_alive(int process) const;
 
-  /// Who watches reads the doorbell, looks, and sleeps as long as the doorbell has not moved.
-  const std::atomic<uint32_t>& doorbell() const { return ledger_.doorbell; }
-  void begin_watching() { ledger_.waiting.fetch_add(1); }
-  void end_watching() { ledger_.waiting.fetch_sub(1); }
+  /// A watcher reads the doorbell, checks its records, and sleeps until the doorbell changes.
+  const std::atomic<uint32_t>& doorbell() const { return registry_.doorbell; }
+  void begin_watching() { registry_.waiting.fetch_add(1); }
+  void end_watching() { registry_.waiting.fetch_sub(1); }
 
  private:
   SharedEvent(IpcRegistry& ipc_registry, int file, uint32_t index, std::shared_ptr<Peer> peer);
 
-  IpcRegistry& ledger_;
+  IpcRegistry& registry_;
   const int file_;
   const uint32_t index_;
   EventEntry& entry_;
-  std::shared_ptr<Peer> peer_;  // empty if this process made it
+  std::shared_ptr<Peer> peer_;  // empty if this process created the event
 };
 
 }  // namespace openreg::sim

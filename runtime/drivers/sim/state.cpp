@@ -13,7 +13,7 @@ std::vector<Unfinished> unfinished_work() {
   std::vector<Unfinished> work;
   for (int index = 0; index < device_count(); ++index) {
     for (Ref<Stream>& stream : device_at(index).streams()) {
-      if (stream->running_here()) continue;  // what it was given before is over, all but the caller
+      if (stream->running_here()) continue;  // only the calling kernel and later work are unfinished
       const uint64_t ticket = stream->submitted();
       if (!stream->finished(ticket)) work.emplace_back(std::move(stream), ticket);
     }

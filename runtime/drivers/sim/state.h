@@ -1,6 +1,6 @@
 // The devices of the process.
 //
-// Made by the driver's init and leaked, as everything that threads may still use while the process exits.
+// Created by the driver's init and leaked: threads may use them while the process exits.
 #pragma once
 
 #include "config.h"
@@ -28,10 +28,10 @@ inline int device_count() {
   return state().config.device_count;
 }
 
-/// A stream, and how far it has to come.
+/// A stream and the ticket that it has to complete.
 using Unfinished = std::pair<Ref<Stream>, uint64_t>;
 
-/// What is submitted to any device and not finished, but for streams whose work is calling this.
+/// Unfinished work of all devices, except of streams whose kernel is the caller.
 std::vector<Unfinished> unfinished_work();
 bool all_finished(const std::vector<Unfinished>& work);
 

@@ -14,16 +14,16 @@
 namespace openreg::sim {
 namespace {
 
-// What a worker runs of one stream before it looks at the others.
+// Operations that a worker runs on one stream before it picks another stream.
 constexpr int kSlice = 64;
-// How often a host that waits looks again before it sleeps.
+// Polls of a waiting host thread before it sleeps.
 constexpr int kWaitSpins = 50;
-// How long a kernel that waits sleeps before it looks again.
-constexpr auto kKernelPatience = std::chrono::milliseconds(1);
+// Sleep of a waiting kernel between two checks.
+constexpr auto kKernelWaitPeriod = std::chrono::milliseconds(1);
 
 }  // namespace
 
-/// The streams whose work is on this thread's stack, innermost first.
+/// The streams whose kernels are on the stack of this thread, innermost first.
 class Stream::Frame {
  public:
   explicit Frame(const Stream& stream) : stream_(stream), outer_(innermost) { innermost = this; }
@@ -53,7 +53,7 @@ Stream::Stream(Device& device, int index, int priority, uint64_t id)
 }
 
 Stream::~Stream() {
-  device_.remove(*this, poisoned() ? failure_words_ : nullptr);
+  device_.remove(*this, poisoned() ? failure_message_ : nullptr);
 }
 
 bool Stream::running_here() const {
@@ -64,17 +64,16 @@ bool Stream::inside_kernel() {
   return Frame::any();
 }
 
-// ---- Submitting
-// ---------------------------------------------------------------------------------------------
+// ---- Submission
 
 template <typename Fill>
 uint64_t Stream::submit(Fill&& fill) {
   std::lock_guard lock(submit_mutex_);
   Operation& operation = queue_.back();
   fill(operation);
-  // A turn draws none: whether a run queues one depends on timing, and the draws must not.
+  // A turn draws no delay: whether run() queues a turn depends on timing, and the draws must not.
   operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
-  // Counted before it can be seen, so that completed never overtakes submitted.
+  // Incremented before publish(), so that completed_ is never greater than submitted_.
   operation.ticket = submitted_.fetch_add(1) + 1;
   if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
   const uint64_t ticket = operation.ticket;
@@ -96,7 +95,7 @@ void Stream::finish_submission(uint64_t ticket) {
     schedule();
     return;
   }
-  // Not scheduled: this thread claims the stream, or whoever has it now will see the work.
+  // Not scheduled: this thread claims the stream, or the thread with the claim sees the work.
   if (wait(ticket) != orSuccess) schedule();
 }
 
@@ -118,7 +117,7 @@ void Stream::submit_record(const Ref<Record>& record) {
 }
 
 void Stream::submit_wait(Ref<Record> record) {
-  // A record of this very stream is in front of the wait already.
+  // A record of the same stream is already in front of the wait.
   if (record->done() || record->stream.get() == this) return;
   submit([&](Operation& operation) { operation.set_record(Operation::Kind::kWait, std::move(record)); });
   schedule();
@@ -138,14 +137,13 @@ bool Stream::begin_capture(Ref<Capture> capture) {
 }
 
 void Stream::end_capture() {
-  Ref<Capture> before;  // let go of outside the lock
+  Ref<Capture> before;  // released outside the lock
   std::lock_guard lock(submit_mutex_);
   std::swap(before, capture_);
   capturing_.store(false, std::memory_order_release);
 }
 
-// ---- Claiming
-// -----------------------------------------------------------------------------------------------
+// ---- Claims
 
 bool Stream::try_claim() {
   State state = state_.load();
@@ -160,16 +158,16 @@ bool Stream::begin_inline(uint64_t& ticket) {
     ticket = last + 1;
     return true;
   }
-  let_go();
+  release_claim();
   return false;
 }
 
 void Stream::end_inline(uint64_t ticket) {
   complete(ticket);
-  let_go();
+  release_claim();
 }
 
-void Stream::let_go() {
+void Stream::release_claim() {
   state_.store(State::kIdle);
   if (!queue_.empty()) schedule();
 }
@@ -180,13 +178,14 @@ bool Stream::park(Record& record) {
     blocked_on_ = Ref<Record>(&record);
   }
   state_.store(State::kParked);
-  // From the moment it is on the list the stream is the record's to make ready, and no longer ours.
+  // Once it is a waiter, the record may make the stream ready at any time; this thread has lost the claim.
   if (record.add_waiter(*this)) return true;
   state_.store(State::kRunning);
   return false;
 }
 
-// False if the turn was withdrawn. Afterwards the operation is its owner's, who may have removed it.
+// Returns false if the turn was withdrawn. After true, the operation belongs to the owner, which may have
+// removed it.
 bool Stream::offer(Operation& turn) {
   Operation::Turn waiting = Operation::Turn::kWaiting;
   if (!turn.turn.compare_exchange_strong(waiting, Operation::Turn::kOffered)) return false;
@@ -195,7 +194,7 @@ bool Stream::offer(Operation& turn) {
   return true;
 }
 
-// While completed is one less than the turn, an offered stream is offered to the owner of that turn.
+// If completed_ is one less than the turn, an offered stream is offered to the owner of that turn.
 bool Stream::claim_offer(uint64_t turn) {
   State offered = State::kOffered;
   return completed_.load() + 1 == turn && state_.load() == State::kOffered &&
@@ -205,7 +204,7 @@ bool Stream::claim_offer(uint64_t turn) {
 void Stream::withdraw(Operation& turn, uint64_t ticket) {
   Operation::Turn waiting = Operation::Turn::kWaiting;
   if (turn.turn.compare_exchange_strong(waiting, Operation::Turn::kWithdrawn)) return;
-  while (!claim_offer(ticket)) pause();  // the runner is between the two steps of its offer
+  while (!claim_offer(ticket)) pause();  // another thread is between the two steps of offer()
   queue_.pop();
   end_inline(ticket);
 }
@@ -216,26 +215,25 @@ void Stream::unpark() {
   if (wake_at_.load() != kNever) wake_sleepers();
 }
 
-// ---- Running
-// ------------------------------------------------------------------------------------------------
+// ---- Execution
 
 void Stream::run_as_worker() {
   State ready = State::kReady;
-  // A host may have claimed it, run it, and let go.
+  // A host thread may have claimed the stream, run it and released it.
   if (!state_.compare_exchange_strong(ready, State::kRunning)) return;
   do {
     run_claimed(kNever, Runner::kWorker);
   } while (watch());
 }
 
-// A program that launches small kernels one by one would otherwise pay for a way through the executor with
-// each. Several workers may watch a stream; the compare-and-exchange decides which of them gets the work.
+// Saves the cost of the executor for programs that launch small kernels one by one. Several workers may watch
+// a stream; the compare-and-exchange selects the one that gets the work.
 bool Stream::watch() {
   if (current_schedule() != orScheduleAsync) return false;
   State idle = State::kIdle;
   if (!state_.compare_exchange_strong(idle, State::kWatched)) return false;
   Executor& executor = Executor::get();
-  executor.linger(
+  executor.spin(
       [&] { return state_.load(std::memory_order_relaxed) != State::kWatched || executor.has_ready(); });
   State watched = State::kWatched;
   if (state_.compare_exchange_strong(watched, State::kIdle)) return false;
@@ -267,7 +265,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
     complete(ticket);
     if (ticket >= until || (as_worker && (--budget == 0 || delay.yields))) break;
   }
-  let_go();
+  release_claim();
   return false;
 }
 
@@ -280,7 +278,7 @@ void Stream::execute(Operation& operation) {
       operation.record->complete(unreported_failure());
       break;
     case Operation::Kind::kWait: {
-      Ref<Record> waited;  // let go of outside the lock: it may be the last reference to a stream
+      Ref<Record> waited;  // released outside the lock: it may be the last reference to a stream
       std::lock_guard lock(submit_mutex_);
       std::swap(waited, blocked_on_);
       break;
@@ -295,18 +293,18 @@ orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_
   try {
     result = kernel.run(args, why, why_size);
   } catch (...) {
-    std::snprintf(why, why_size, "it threw an exception, which a kernel must not");
+    std::snprintf(why, why_size, "the kernel threw an exception; kernels must not throw");
     return orErrorKernelFailed;
   }
   if (result != orSuccess && why[0] == '\0') {
-    std::snprintf(why, why_size, "it returned %d without a reason", static_cast<int>(result));
+    std::snprintf(why, why_size, "the kernel returned error %d without a message", static_cast<int>(result));
   }
   return result;
 }
 
 namespace {
 
-// Runs a kernel and whatever belongs to it, and reads the clock only for an observer.
+// Runs a kernel, its release and its observer. Reads the clock only for an observer.
 orError_t call_observed(const orKernel& kernel, void* args, const orObserver* observer, char* why,
                         size_t why_size) {
   why[0] = '\0';
@@ -348,7 +346,7 @@ orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* obse
       return result;
     }
     if (!finished(submitted())) break;
-    pause();  // whoever ran the last operation has it completed but has not let go yet
+    pause();  // another thread has completed the last operation but not released the claim
   }
   if (running_here()) return run_inline(0, kernel, args, observer);
 
@@ -357,7 +355,7 @@ orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* obse
     operation.set_turn();
     turn = &operation;
   });
-  // Not scheduled: this thread claims the stream, or whoever has it now will see the turn.
+  // Not scheduled: this thread claims the stream, or the thread with the claim sees the turn.
   if (const orError_t error = wait_as(Runner::kTurnOwner, ticket)) {
     withdraw(*turn, ticket);
     return error;
@@ -368,7 +366,7 @@ orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* obse
   return result;
 }
 
-// `ticket`: 0 for a kernel that is part of the one that calls.
+// `ticket`: 0 for a kernel that a kernel of this stream runs.
 orError_t Stream::run_inline(uint64_t ticket, const orKernel& kernel, void* args,
                              const orObserver* observer) {
   if (ticket != 0) {
@@ -379,9 +377,9 @@ orError_t Stream::run_inline(uint64_t ticket, const orKernel& kernel, void* args
     const Frame frame(*this);
     if (call_observed(kernel, args, observer, why, sizeof(why)) == orSuccess) return orSuccess;
   }
-  char words[sizeof(failure_words_)];
-  format_failure(words, sizeof(words), kernel, *this, why);
-  return fail(orErrorKernelFailed, "%s", words);
+  char message[sizeof(failure_message_)];
+  format_failure(message, sizeof(message), kernel, *this, why);
+  return fail(orErrorKernelFailed, "%s", message);
 }
 
 void Stream::complete(uint64_t ticket) {
@@ -389,14 +387,13 @@ void Stream::complete(uint64_t ticket) {
   if (wake_at_.load() <= ticket) wake_sleepers();
 }
 
-// ---- Waiting
-// ------------------------------------------------------------------------------------------------
+// ---- Synchronization
 
 orError_t Stream::wait(uint64_t ticket) {
   return wait_as(Runner::kWaiter, ticket);
 }
 
-// Waits until the operation is over, or, for the owner of a turn, until it has claimed the stream at its
+// Waits until the operation is finished or, for the owner of a turn, until it has claimed the stream at its
 // turn.
 orError_t Stream::wait_as(Runner runner, uint64_t ticket) {
   const bool owner = runner == Runner::kTurnOwner;
@@ -410,8 +407,8 @@ orError_t Stream::wait_as(Runner runner, uint64_t ticket) {
       if (help == Help::kSelf) {
         return fail(
             orErrorNotPermitted,
-            "a kernel cannot wait for stream %llu of device %d, which cannot go on before that kernel "
-            "has returned",
+            "a kernel cannot wait for stream %llu of device %d, which cannot proceed before the kernel "
+            "returns",
             static_cast<unsigned long long>(id_), index_);
       }
       helped = help == Help::kHelped;
@@ -427,7 +424,7 @@ orError_t Stream::wait_as(Runner runner, uint64_t ticket) {
   return orSuccess;
 }
 
-// If the stream is parked, runs the work that it waits for, or that which that waits for in turn.
+// If the stream is parked, runs the work that it waits for, directly or through other parked streams.
 Stream::Help Stream::help_blocker() {
   Ref<Record> record;
   Stream* blocked = this;
@@ -461,8 +458,8 @@ void Stream::sleep(Runner runner, uint64_t ticket) {
   if (finished(ticket) || claimable) return;
   const auto woken = [&] { return wake_count_ != before; };
   if (inside_kernel()) {
-    // The stream may come to depend on the kernel that waits; nothing but another look finds that out.
-    sleepers_.wait_for(lock, kKernelPatience, woken);
+    // The stream may start to depend on the waiting kernel without a wake-up; check again periodically.
+    sleepers_.wait_for(lock, kKernelWaitPeriod, woken);
   } else {
     sleepers_.wait(lock, woken);
   }
@@ -470,23 +467,23 @@ void Stream::sleep(Runner runner, uint64_t ticket) {
 
 void Stream::wake_sleepers() {
   std::lock_guard lock(sleep_mutex_);
-  wake_at_.store(kNever);  // who is not yet done puts its ticket back
+  wake_at_.store(kNever);  // unfinished waiters set it again
   ++wake_count_;
   sleepers_.notify_all();
 }
 
-// ---- Failing
-// ------------------------------------------------------------------------------------------------
+// ---- Failures
 
-void format_failure(char* words, size_t size, const orKernel& kernel, const Stream& stream, const char* why) {
-  std::snprintf(words, size, "kernel '%s' failed on stream %llu of device %d: %s",
+void format_failure(char* message, size_t size, const orKernel& kernel, const Stream& stream,
+                    const char* why) {
+  std::snprintf(message, size, "kernel '%s' failed on stream %llu of device %d: %s",
                 kernel.name ? kernel.name : "", static_cast<unsigned long long>(stream.id()),
                 stream.device_index(), why);
 }
 
 void Stream::poison(const orKernel& kernel, const char* why) {
   std::lock_guard lock(failure_mutex_);
-  format_failure(failure_words_, sizeof(failure_words_), kernel, *this, why);
+  format_failure(failure_message_, sizeof(failure_message_), kernel, *this, why);
   ++failure_number_;
   drop_through_.store(kNever, std::memory_order_release);
 }
@@ -498,13 +495,13 @@ uint64_t Stream::unreported_failure() {
   return poisoned() ? failure_number_ : 0;
 }
 
-// The failure that this operation is behind, whether or not another thread was told of it.
+// Returns the failure that precedes this operation, also if another thread has already got it.
 orError_t Stream::failure_before(uint64_t ticket) {
   if (ticket > drop_through_.load(std::memory_order_acquire)) [[likely]]
     return orSuccess;
   std::lock_guard lock(failure_mutex_);
   if (poisoned()) drop_through_.store(submitted_.load(), std::memory_order_release);
-  return fail(orErrorKernelFailed, "%s", failure_words_);
+  return fail(orErrorKernelFailed, "%s", failure_message_);
 }
 
 orError_t Stream::take_failure(uint64_t number) {
@@ -513,7 +510,7 @@ orError_t Stream::take_failure(uint64_t number) {
   std::lock_guard lock(failure_mutex_);
   if (!poisoned() || (number != 0 && number != failure_number_)) return orSuccess;
   drop_through_.store(submitted_.load(), std::memory_order_release);
-  return fail(orErrorKernelFailed, "%s", failure_words_);
+  return fail(orErrorKernelFailed, "%s", failure_message_);
 }
 
 }  // namespace openreg::sim

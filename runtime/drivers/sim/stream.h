@@ -1,33 +1,37 @@
-// A stream: work in order, run by whoever has claimed it.
+// A stream: a queue of operations, run in order by the thread that has claimed the stream.
 //
 // Note [Claims]
-// At most one thread runs a stream's work at a time: the one that moved its state to running. That is a
-// worker of the executor, or a host thread that waits and so runs the work itself. States:
-//   idle     nothing is queued
-//   watched  idle, and a worker looks at it a little longer: a submission need not tell the executor
-//   ready    there is work; the executor knows, and anyone may claim
+// At most one thread runs the operations of a stream at a time: the thread that set its state to running. It
+// is a worker of the executor, or a host thread that waits for the stream and runs the work. States:
+//   idle     no operation is queued
+//   watched  idle, and a worker is spinning on the state: a submission need not notify the executor
+//   ready    operations are queued and the stream is in the executor's queue; any thread may claim it
 //   running  claimed
-//   parked   its next operation waits for a record, whose completion makes it ready; nobody may claim
-//   offered  its next operation is a turn, whose owner alone may claim
-// A submission that finds the stream idle or watched makes it ready. One that finds it running, parked or
-// offered leaves it to whoever lets go: letting go looks at the queue after the state, a submission at the
-// state after the queue.
+//   parked   the next operation waits for a record, which makes the stream ready; no thread may claim
+//   offered  the next operation is a turn; only its owner may claim
+// A submission to an idle or watched stream makes it ready. A submission to a running, parked or offered
+// stream leaves the operation to the thread that has the claim. That thread changes the state first and then
+// checks the queue; a submission changes the queue first and then checks the state. So no operation is
+// missed.
 //
 // Note [Tickets]
-// Every operation has a number, one more than the one before. completed >= ticket means that it is over. Work
-// that runs at once on the caller's thread takes a ticket without entering the queue.
+// Every operation has a ticket, one more than the previous ticket. completed >= ticket means that the
+// operation is finished. Work that runs immediately on the calling thread takes a ticket without entering the
+// queue.
 //
 // Note [Turns]
-// run() calls its kernel on the calling thread, because the kernel uses that thread's state and stack. On an
-// idle stream it does so at once. Otherwise it queues a turn and waits, so its place in the order is fixed at
-// the call and later submissions of other threads cannot delay it. The waiting owner runs the operations in
-// front of its turn like any other waiting host. A different runner that reaches the turn offers the stream
-// to the owner and leaves. While it waits the owner runs only operations that its turn depends on, so a turn
-// adds no cycle to the order. An owner that cannot wait (a kernel that the stream depends on) withdraws its
-// turn; the exchange of Operation::turn decides whether the runner skips it or the owner removes it.
+// run() calls its kernel on the calling thread, because the kernel uses the thread-local state and the stack
+// of that thread. On an idle stream the kernel runs immediately. Otherwise run() queues a turn and waits, so
+// its position is fixed at the call, and later submissions of other threads cannot delay it. The waiting
+// owner runs the operations in front of its turn, as any waiting host thread does. Another thread that
+// reaches the turn offers the stream to the owner and stops. While the owner waits, it runs only operations
+// that its turn depends on, so a turn does not add a cycle to the dependencies. An owner that cannot wait (a
+// kernel that the stream depends on) withdraws its turn; the exchange of Operation::turn decides whether the
+// other thread skips the turn or the owner removes it.
 //
-// Lifetime: counted. The handle has a reference, and so have the executor's queue, a record that the stream
-// is parked on, and records that were made on it; a stream with work is always in one of these.
+// Lifetime: reference counted. The handle, the queue of the executor, the record that the stream is parked
+// on, and the records made on the stream hold references. A stream with unfinished work always has one of
+// these.
 #pragma once
 
 #include "event.h"
@@ -50,42 +54,41 @@ class Stream : public Counted<Stream> {
   Stream(Device& device, int index, int priority, uint64_t id);
   ~Stream();
 
-  // ---- Submitting. May throw std::bad_alloc, and then nothing was submitted.
+  // ---- Submission. May throw std::bad_alloc; then no operation is submitted.
   void launch(const orKernel& kernel, const void* args, size_t size, const orObserver* observer);
-  /// Runs on the calling thread, in stream order; returns when it is done. See Note [Turns].
+  /// Runs a kernel on the calling thread, in stream order; returns when it is done. See Note [Turns].
   [[nodiscard]] orError_t run(const orKernel& kernel, void* args, const orObserver* observer);
   void submit_record(const Ref<Record>& record);
   void submit_wait(Ref<Record> record);
 
-  // ---- Waiting.
+  // ---- Synchronization.
   uint64_t submitted() const { return submitted_.load(); }
-  /// Completed is read first: it never overtakes submitted.
+  /// Reads completed_ first: it is never greater than submitted_.
   uint64_t pending() const {
     const uint64_t done = completed_.load();
     return submitted_.load() - done;
   }
   bool finished(uint64_t ticket) const { return completed_.load() >= ticket; }
-  /// Waits, and runs what there is to run meanwhile. orErrorNotPermitted if that would be to wait for the
-  /// kernel that calls.
+  /// Waits for the ticket, and runs operations meanwhile. Returns orErrorNotPermitted if the ticket depends
+  /// on the calling kernel.
   [[nodiscard]] orError_t wait(uint64_t ticket);
-  /// Reports and clears the failure of a kernel, if there is one that nobody was told of. `number` names one
-  /// failure; 0 is any.
+  /// Returns and clears the unreported kernel failure, if any. `number` selects one failure; 0 selects any.
   [[nodiscard]] orError_t take_failure(uint64_t number);
 
-  // ---- Being captured: then nothing is submitted, see capture.h.
+  // ---- Capture; see capture.h. A captured stream gets no submissions.
   bool capturing() const { return capturing_.load(std::memory_order_acquire); }
-  /// Empty if it is not captured.
+  /// Empty if the stream is not captured.
   Ref<Capture> capture();
-  /// False if it is captured already.
+  /// Returns false if the stream is already captured.
   [[nodiscard]] bool begin_capture(Ref<Capture> capture);
   void end_capture();
 
-  // ---- For kernels that call back.
-  /// True if a kernel of this stream is on the calling thread's stack.
+  // ---- For calls inside kernels.
+  /// True if a kernel of this stream is on the stack of the calling thread.
   bool running_here() const;
   /// True if the calling thread is inside a kernel of any stream.
   static bool inside_kernel();
-  /// True if nothing but the operation that runs now is unfinished.
+  /// True if the running operation is the only unfinished one.
   bool only_current_left() const { return submitted_.load() == completed_.load() + 1; }
 
   // ---- For the executor and records.
@@ -96,12 +99,12 @@ class Stream : public Counted<Stream> {
   int device_index() const { return index_; }
   uint64_t id() const { return id_; }
 
-  struct ReadyLink {  // the executor's, under its lock
+  struct ReadyLink {  // guarded by the lock of the executor
     Stream* next = nullptr;
     bool linked = false;
     int64_t not_before_ns = 0;
   } ready_link;
-  Stream* next_waiter = nullptr;  // the record's that this is parked on, under its lock
+  Stream* next_waiter = nullptr;  // guarded by the lock of the record that the stream is parked on
 
  private:
   enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked, kOffered };
@@ -121,9 +124,9 @@ class Stream : public Counted<Stream> {
   void end_inline(uint64_t ticket);
   [[nodiscard]] orError_t run_inline(uint64_t ticket, const orKernel& kernel, void* args,
                                      const orObserver* observer);
-  void let_go();
-  /// Runs operations through `until` and lets go. For the owner of the turn `until`: true if it has reached
-  /// the turn, and then the stream is still claimed.
+  void release_claim();
+  /// Runs operations through `until` and releases the claim. For the owner of the turn `until`: returns true
+  /// if it has reached the turn; then the stream is still claimed.
   bool run_claimed(uint64_t until, Runner runner);
   bool park(Record& record);
   bool offer(Operation& turn);
@@ -152,30 +155,31 @@ class Stream : public Counted<Stream> {
   std::atomic<State> state_{State::kIdle};
   std::atomic<uint64_t> submitted_{0};
   std::atomic<uint64_t> completed_{0};
-  // Operations up to this ticket are dropped: kNever from a failure until it is reported, and from then on
-  // what had been submitted by that moment.
+  // Operations up to this ticket are dropped. kNever from a failure until it is reported, then the last
+  // ticket that was submitted before the report.
   std::atomic<uint64_t> drop_through_{0};
 
   std::mutex submit_mutex_;  // guards the producing end of queue_, blocked_on_ and capture_
   OperationQueue queue_;
   Ref<Record> blocked_on_;
   Ref<Capture> capture_;
-  std::atomic<bool> capturing_{false};  // capture_ is not empty
+  std::atomic<bool> capturing_{false};  // true if capture_ is set
 
   std::mutex failure_mutex_;  // guards the two below, and changes of drop_through_
   uint64_t failure_number_ = 0;
-  char failure_words_[640] = {};
+  char failure_message_[640] = {};
 
   std::mutex sleep_mutex_;  // guards wake_count_
   std::condition_variable sleepers_;
   uint64_t wake_count_ = 0;
-  std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that someone sleeps for
+  std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that a thread sleeps for
 };
 
-/// Runs a kernel; what it throws, or fails without a word, is put into words. `why` is empty at first.
+/// Runs a kernel. Sets `why` also if the kernel throws or fails without a message. `why` is empty on entry.
 [[nodiscard]] orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size);
 
-/// The words for a failed kernel.
-void format_failure(char* words, size_t size, const orKernel& kernel, const Stream& stream, const char* why);
+/// Formats the message of a failed kernel.
+void format_failure(char* message, size_t size, const orKernel& kernel, const Stream& stream,
+                    const char* why);
 
 }  // namespace openreg::sim
