@@ -6,7 +6,7 @@ import pytest
 from interpreter import python
 
 SCHEDULES = ("async", "adversarial")
-SAYS = "nobody has waited for work that failed"
+SAYS = "kernel failure not reported before exit"
 
 
 def run(folder, source, **options):

@@ -90,18 +90,18 @@ BAD = {
     "max_split_size_mb:": "'max_split_size_mb:' is not of the form key:value",
     "max_split_size_mb": "not of the form key:value",
     "max_non_split_rounding_mb:-1": "max_non_split_rounding_mb is '-1'",
-    "large_segment_size_mb:1": "from 20 on",
+    "large_segment_size_mb:1": "at least 20",
     "garbage_collection_threshold:1.5": "'1.5': use a number between 0 and 1",
     "garbage_collection_threshold:nan": "between 0 and 1",
     "roundup_power2_divisions:3": "'3': use a power of two",
-    "roundup_power2_divisions:[1:2": "ends with ']'",
+    "roundup_power2_divisions:[1:2": "must end with ']'",
     "roundup_power2_divisions:[]": "empty list",
-    "roundup_power2_divisions:[3:2]": "size '3': use powers of two",
-    "roundup_power2_divisions:[8:2,4:2]": "growing",
-    "roundup_power2_divisions:[>:2,4:2]": "'>' comes last",
-    "max_split_size_mb:21,large_segment_size_mb:64": "the former is the larger one",
-    "expandable_segments:True": "segments do not grow here",
-    "backend:cudaMallocAsync": "has no setting 'backend': there are max_split_size_mb",
+    "roundup_power2_divisions:[3:2]": "size '3': use increasing powers of two",
+    "roundup_power2_divisions:[8:2,4:2]": "increasing",
+    "roundup_power2_divisions:[>:2,4:2]": "'>' must be the last entry",
+    "max_split_size_mb:21,large_segment_size_mb:64": "max_split_size_mb must be larger",
+    "expandable_segments:True": "expandable segments are not supported",
+    "backend:cudaMallocAsync": "unknown allocator setting 'backend': the settings are max_split_size_mb",
     "pinned_use_background_threads:True": "PYTORCH_ALLOC_CONF",
 }
 
@@ -141,7 +141,7 @@ def test_a_bad_environment_is_refused_at_the_first_use_and_import_goes_on():
             try:
                 torch.ones(2, device="openreg")
             except ValueError as error:
-                assert "no setting 'speed'" in str(error) and "OPENREG_ALLOC_CONF" in str(error), error
+                assert "unknown allocator setting 'speed'" in str(error) and "OPENREG_ALLOC_CONF" in str(error), error
             else:
                 raise AssertionError
         torch.ones(2)

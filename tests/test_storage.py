@@ -98,9 +98,9 @@ def test_backend_metadata_is_kept_by_detach_and_saved_with_the_tensor(tmp_path):
 
 
 def test_backend_metadata_is_refused_for_other_devices_and_taken_names():
-    with pytest.raises(ValueError, match="this one is on cpu"):
+    with pytest.raises(ValueError, match="got a tensor on cpu"):
         torch.openreg.set_backend_meta(torch.ones(1), {"packed": True})
-    with pytest.raises(ValueError, match="'conj' is a name"):
+    with pytest.raises(ValueError, match="'conj' is reserved"):
         torch.openreg.set_backend_meta(torch.ones(1, device="openreg"), {"conj": True})
 
 
@@ -264,7 +264,7 @@ def test_every_storage_of_the_device_can_have_a_name():
     for name, tensor in made.items():
         assert torch.openreg.get_storage_name(tensor[1:]) == name
         assert torch.openreg.get_storage_name(tensor.untyped_storage()) == name
-    with pytest.raises(ValueError, match="this one is on cpu"):
+    with pytest.raises(ValueError, match="this storage is on cpu"):
         torch.openreg.set_storage_name(torch.ones(1), "mine")
 
 

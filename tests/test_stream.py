@@ -254,7 +254,7 @@ def test_any_priority_is_brought_into_the_range(priority):
 @pytest.mark.parametrize("index", [-1, -120, 100])
 def test_a_stream_of_no_device_is_refused_in_words(index):
     stream = torch.Stream(stream_id=1, device_index=index, device_type=20)
-    with pytest.raises(ValueError, match=f"no device {index}"):
+    with pytest.raises(ValueError, match=f"invalid device index {index}"):
         stream.query()
 
 

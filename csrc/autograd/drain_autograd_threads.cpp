@@ -11,7 +11,7 @@
 namespace openreg {
 namespace {
 
-void run_a_small_backward(c10::DeviceIndex device) {
+void run_small_backward(c10::DeviceIndex device) {
   const at::Tensor leaf =
       at::ones({}, at::TensorOptions().device(c10::Device(kDevice, device))).requires_grad_();
   torch::autograd::backward({leaf.mul(leaf)}, {});
@@ -21,20 +21,20 @@ void run_a_small_backward(c10::DeviceIndex device) {
 
 void settle_autograd() noexcept {
   try {
-    // On a thread that has never seen Python: the graph of this backward holds no Python object.
+    // On a new thread without Python state: the graph of this backward holds no Python object.
     std::thread([] {
       try {
         for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
           if (device_is_open(device)) {
-            run_a_small_backward(device);
+            run_small_backward(device);
           }
         }
       } catch (const std::exception&) {
-        // The process ends; there is nobody to tell.
+        // The process exits; errors cannot be reported.
       }
     }).join();
   } catch (const std::exception&) {
-    // No thread to be had: as if this were not here.
+    // The thread could not be created. Skip the drain.
   }
 }
 

@@ -1,18 +1,20 @@
-// Autograd's threads at the end of the process.
+// Drains autograd's threads at process exit.
 //
-// Note [The end of backward]
-// A backward on the device runs on a thread of PyTorch's engine. backward() returns when the gradients are
-// there; that thread drops the graph a moment later, and with it Python objects, for which it takes the GIL.
-// A program that ends in that moment dies: Python ends threads that ask for the GIL too late, and C++ does
-// not survive it. So before the interpreter ends, each such thread is given one more thing to do and is
-// waited for. It does its things in order, so it has dropped the earlier graphs by then.
+// Note [Autograd threads at exit]
+// A backward on the device runs on a thread of PyTorch's autograd engine. backward() returns when the
+// gradients are ready; the thread drops the graph slightly later, and takes the GIL to release the graph's
+// Python objects. If the interpreter finalizes in between, Python terminates the thread when it requests the
+// GIL, and the process crashes. Therefore each engine thread runs one more backward before the interpreter
+// finalizes, and the caller waits for it. An engine thread processes its tasks in order, so it has dropped
+// the earlier graphs by then.
 #pragma once
 
 #include "common/export.h"
 
 namespace openreg {
 
-/// Waits until the engine's threads have let go of all graphs of finished backwards. Call it without the GIL.
+/// Waits until the autograd engine's threads have dropped the graphs of all finished backwards. Call it
+/// without the GIL.
 OPENREG_EXPORT void settle_autograd() noexcept;
 
 }  // namespace openreg

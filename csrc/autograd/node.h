@@ -1,4 +1,4 @@
-// Nodes of autograd's graph, whatever torch holds them by.
+// Creates nodes of the autograd graph for all supported torch versions.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -9,12 +9,12 @@
 
 namespace openreg {
 
-/// A node of autograd's graph, held as autograd holds nodes. Goes when 2.13 is the oldest: it is an
-/// intrusive_ptr.
+/// Creates a node, owned by the smart pointer type that torch::autograd::Edge uses. Remove when 2.13 is the
+/// oldest supported version: the type is then intrusive_ptr.
 template <typename Node>
 auto make_node() {
-  using Held = decltype(torch::autograd::Edge::function);
-  if constexpr (std::is_same_v<Held, std::shared_ptr<torch::autograd::Node>>) {
+  using NodePtr = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<NodePtr, std::shared_ptr<torch::autograd::Node>>) {
     return std::make_shared<Node>();
   } else {
     return c10::make_intrusive<Node>();

@@ -6,8 +6,8 @@
 namespace openreg {
 namespace {
 
-// The words that programs know from CUDA.
-std::string_view beginning(orError_t error) {
+// Message prefixes with CUDA's wording, which programs match.
+std::string_view message_prefix(orError_t error) {
   if (error == orErrorForked) {
     return "Cannot re-initialize " OR_DEVICE_NAME " in forked subprocess. To use " OR_DEVICE_NAME
            " with multiprocessing, you must use the 'spawn' start method: ";
@@ -20,7 +20,7 @@ std::string_view beginning(orError_t error) {
 
 void raise(orError_t error, const char* call, c10::SourceLocation where) {
   const std::string_view text(call);
-  std::string message(beginning(error));
+  std::string message(message_prefix(error));
   message += orGetLastErrorMessage();
   message += " (";
   message += orGetErrorName(error);

@@ -1,4 +1,4 @@
-// Turns the runtime's answers into C++ exceptions with the runtime's words.
+// Converts runtime error codes into C++ exceptions with the runtime's message.
 //
 //   OR_CHECK(orSetDevice(7));
 //   -> torch.AcceleratorError: openreg error: invalid device ordinal: ... (orErrorInvalidDevice from
@@ -12,8 +12,8 @@
 
 namespace openreg {
 
-// Throws what the code's class asks for: OutOfMemoryError for memory, AcceleratorError for the rest, and a
-// plain RuntimeError where the process and not the device is at fault (fork). `call` is the text of the
+// Throws OutOfMemoryError for errors of the out-of-memory class, RuntimeError for orErrorForked (an error of
+// the process, not of the device), and AcceleratorError for all others. `call` is the source text of the
 // failed call.
 [[noreturn]] OPENREG_EXPORT void raise(orError_t error, const char* call, c10::SourceLocation where);
 

@@ -1,4 +1,4 @@
 #pragma once
 
-// What the bindings may call. Everything else stays inside the library.
+// Functions that the Python bindings call. All other symbols are hidden.
 #define OPENREG_EXPORT __attribute__((visibility("default")))

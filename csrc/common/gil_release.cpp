@@ -3,23 +3,23 @@
 namespace openreg {
 namespace {
 
-GilHooks interpreter{};
+GilHooks installed_hooks{};
 
 }  // namespace
 
 thread_local bool GilRelease::entered_ = false;
 
-void set_gil_hooks(GilHooks lock) {
-  interpreter = lock;
+void set_gil_hooks(GilHooks hooks) {
+  installed_hooks = hooks;
 }
 
-GilRelease::GilRelease() : was_(interpreter.release == nullptr ? nullptr : interpreter.release()) {
+GilRelease::GilRelease() : was_(installed_hooks.release == nullptr ? nullptr : installed_hooks.release()) {
   entered_ = true;
 }
 
 GilRelease::~GilRelease() {
   if (was_ != nullptr) {
-    interpreter.take(was_);
+    installed_hooks.take(was_);
   }
 }
 

@@ -1,9 +1,9 @@
-// Waiting for the device.
+// Releases the GIL while the host waits for the device.
 //
-// Python's lock: a kernel may need it, one that is written in Python or one that allocates while stacks are
-// recorded, so whoever waits for kernels with the lock held waits for ever. Most of torch's bindings let go
-// of it, and some do not (torch.accelerator.empty_cache, UntypedStorage.copy_). This library does not know
-// Python: the bindings say how.
+// A kernel may need the GIL: a kernel that is written in Python, or one that allocates while stack traces are
+// recorded. A thread that waits for such a kernel and holds the GIL deadlocks. Most torch bindings release
+// the GIL; some do not (torch.accelerator.empty_cache, UntypedStorage.copy_). This library does not link
+// Python; the bindings install hooks.
 #pragma once
 
 #include "common/export.h"
@@ -11,14 +11,14 @@
 namespace openreg {
 
 struct GilHooks {
-  void* (*release)();       // NULL if the calling thread does not have the lock
-  void (*take)(void* was);  // what release returned, if that was not NULL
+  void* (*release)();       // returns NULL if the calling thread does not hold the GIL
+  void (*take)(void* was);  // `was`: the result of release, not NULL
 };
 
-/// Called once, before anybody waits.
-OPENREG_EXPORT void set_gil_hooks(GilHooks lock);
+/// Called once, before the first wait.
+OPENREG_EXPORT void set_gil_hooks(GilHooks hooks);
 
-/// Around everything that waits for the device. Nothing of Python may be touched inside.
+/// RAII scope for every wait on the device. Code inside must not use Python.
 class GilRelease {
  public:
   GilRelease();
@@ -26,7 +26,8 @@ class GilRelease {
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
 
-  /// Whether this thread has waited: then it is the program's, and not a worker of the runtime.
+  /// Whether this thread has ever waited for the device. Such a thread belongs to the program; it is not a
+  /// worker thread of the runtime.
   static bool entered_by_this_thread() { return entered_; }
 
  private:

@@ -10,8 +10,8 @@
 
 namespace openreg {
 
-/// Whether it is a list of optional tensors. TorchScript's lists have types of their own, which are equal to
-/// the one that IValue::isOptionalTensorList knows but not the same object.
+/// Whether `value` is a list of optional tensors. TorchScript's list types are equal to the type that
+/// IValue::isOptionalTensorList compares with, but are not the same object.
 inline bool is_optional_tensor_list(const c10::IValue& value) {
   if (!value.isList() || value.isOptionalTensorList()) {
     return value.isList();
@@ -21,7 +21,8 @@ inline bool is_optional_tensor_list(const c10::IValue& value) {
   return optional != nullptr && optional->getElementType()->kind() == c10::TypeKind::TensorType;
 }
 
-/// `value` with `replace(tensor)` for each tensor in it, also in lists. A list is copied first.
+/// Returns `value` with each tensor replaced by `replace(tensor)`, also in lists. Lists are copied, not
+/// modified.
 template <typename Replace>
 c10::IValue map_tensors(const c10::IValue& value, Replace&& replace) {
   if (value.isTensor()) {
@@ -46,15 +47,15 @@ c10::IValue map_tensors(const c10::IValue& value, Replace&& replace) {
   return value;
 }
 
-/// Calls `look(tensor)` for each tensor in it, also in lists, defined or not.
-template <typename Look>
-void for_each_tensor(const c10::IValue& value, Look&& look) {
+/// Calls `visit(tensor)` for each tensor in `value`, also in lists and if undefined.
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
-    look(value.toTensor());
+    visit(value.toTensor());
   } else if (value.isTensorList() || is_optional_tensor_list(value)) {
     for (const c10::IValue& element : value.toListRef()) {
       if (element.isTensor()) {
-        look(element.toTensor());
+        visit(element.toTensor());
       }
     }
   }

@@ -1,10 +1,10 @@
-// What differs between the versions of torch that this code is built with. Each entry says with which oldest
-// version it can go.
+// Differences between the supported versions of torch. Each entry names the version that makes it obsolete.
 #pragma once
 
 #include <torch/headeronly/version.h>
 
-// Before torch 2.13 a structured kernel's outputs had names of dimensions. Goes when 2.13 is the oldest.
+// Before torch 2.13, a structured kernel's outputs had dimension names. Remove when 2.13 is the oldest
+// supported version.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
 #define OR_NAMES_PARAMETER , at::DimnameList names
 #define OR_NAMES_ARGUMENT , names
@@ -13,8 +13,8 @@
 #define OR_NAMES_ARGUMENT
 #endif
 
-// Before torch 2.13 streams of other devices could not be captured: no graphs, and the guard was not asked.
-// Goes when 2.13 is the oldest.
+// Before torch 2.13, torch had no graphs for other devices, and the device guard had no isStreamCapturing.
+// Remove when 2.13 is the oldest supported version.
 #if __has_include(<ATen/core/GraphImplInterface.h>)
 #define OR_HAS_GRAPHS 1
 #define OR_OVERRIDE_WITH_GRAPHS override

@@ -17,13 +17,13 @@ c10::DeviceIndex device_count() noexcept {
 void ensure_a_device() {
   int count = 0;
   OR_CHECK(orGetDeviceCount(&count));
-  TORCH_CHECK(count > 0, "No ", OR_DEVICE_NAME, " GPUs are available: the driver counts none");
+  TORCH_CHECK(count > 0, "No ", OR_DEVICE_NAME, " GPUs are available: the driver reports 0 devices");
 }
 
 c10::DeviceIndex checked_index(int index) {
   device_properties(index);
-  TORCH_CHECK(index < kMaxDevices, "device ", index, " is beyond the ", kMaxDevices,
-              " devices that are used here");
+  TORCH_CHECK(index < kMaxDevices, "device index ", index, " is out of range: at most ", kMaxDevices,
+              " devices are supported");
   return static_cast<c10::DeviceIndex>(index);
 }
 
@@ -80,7 +80,7 @@ void finish_all_devices() noexcept {
     int open = 0;
     if (orDeviceIsOpen(&open, index) == orSuccess && open != 0 && orSetDevice(index) == orSuccess) {
       while (orDeviceSynchronize() == orErrorKernelFailed) {
-        std::fprintf(stderr, "%s: nobody has waited for work that failed: %s\n", OR_DEVICE_NAME,
+        std::fprintf(stderr, "%s: kernel failure not reported before exit: %s\n", OR_DEVICE_NAME,
                      orGetLastErrorMessage());
       }
     }

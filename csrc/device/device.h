@@ -1,6 +1,6 @@
-// Devices as torch knows them: how many there are and which one is the calling thread's current one.
+// Device functions for torch: the number of devices and the calling thread's current device.
 //
-// All functions may be called from any thread. None opens a device.
+// Thread safety: all functions may be called from any thread. None opens a device.
 #pragma once
 
 #include "common/export.h"
@@ -14,16 +14,16 @@ namespace openreg {
 
 inline constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
 
-/// Tables with a row for each device have this many; devices beyond are not counted.
+/// Size of per-device tables. Devices with a larger index are not used.
 inline constexpr int kMaxDevices = 64;
 
-/// The number of devices; 0 if the runtime cannot say. Never throws.
+/// The number of devices; 0 if the runtime returns an error.
 OPENREG_EXPORT c10::DeviceIndex device_count() noexcept;
 
-/// Throws what the runtime says, and if there is no device.
+/// Throws the runtime's error, or RuntimeError if there is no device.
 OPENREG_EXPORT void ensure_a_device();
 
-/// The index as torch's type, which is narrower. Throws AcceleratorError if there is no such device.
+/// Converts to torch's narrower index type. Throws AcceleratorError if there is no such device.
 OPENREG_EXPORT c10::DeviceIndex checked_index(int index);
 
 /// The current device of this thread.
@@ -32,10 +32,10 @@ OPENREG_EXPORT c10::DeviceIndex current_device();
 /// Throws AcceleratorError if there is no such device.
 OPENREG_EXPORT void set_device(c10::DeviceIndex index);
 
-/// Sets the current device and returns the one before.
+/// Sets the current device and returns the previous one.
 OPENREG_EXPORT c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 
-/// As exchange_device; a negative index leaves the device as it is.
+/// As exchange_device; a negative index does not change the device.
 OPENREG_EXPORT c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index);
 
 /// `device` if it has an index, else the current device; throws if the index is out of range.
@@ -44,17 +44,17 @@ OPENREG_EXPORT c10::DeviceIndex resolve(c10::Device device);
 /// Throws AcceleratorError if there is no such device.
 OPENREG_EXPORT orDeviceProperties device_properties(int index);
 
-/// Waits for all streams of the device. A device that nothing has used has nothing to wait for.
+/// Synchronizes all streams of the device. No effect if the device is not open.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex index);
 
-/// Waits for all devices that something has used, and writes the failures that nobody was told of to stderr:
-/// for the end of the process.
+/// Synchronizes all open devices, and writes kernel failures that were not reported yet to stderr. For
+/// process exit.
 OPENREG_EXPORT void finish_all_devices() noexcept;
 
-/// True if something has used the device.
+/// Whether the device is open: its first use opens it.
 OPENREG_EXPORT bool device_is_open(c10::DeviceIndex index);
 
-/// Sets the current device for a scope. Costs one thread-local read if it is the current one already.
+/// Sets the current device for a scope. Costs one thread-local read if the device is already current.
 class DeviceScope {
  public:
   explicit DeviceScope(c10::DeviceIndex index) : before_(exchange_device(index)), now_(index) {}

@@ -1,6 +1,6 @@
-// Whether anybody watches the operators: what an operator asks before it tells the monitor anything.
+// Flags for the diagnostics of operator calls.
 //
-// One word for all reasons to watch, so that nobody watching costs a call one relaxed load.
+// One atomic word holds all flags, so that an operator call with diagnostics off costs one relaxed load.
 #pragma once
 
 #include <atomic>
@@ -8,23 +8,23 @@
 
 namespace openreg::debug_flags {
 
-enum Reason : uint32_t {
+enum Flag : uint32_t {
   kStatistics = 1,  // see op_stats.h
-  kWaits = 2,       // see sync_debug.h
-  kBorrowed = 4,    // see sync_debug.h
+  kWaits = 2,       // reports synchronizations; see sync_debug.h
+  kFallbacks = 4,   // reports CPU fallbacks; see sync_debug.h
 };
 
-inline std::atomic<uint32_t> reasons{0};
+inline std::atomic<uint32_t> flags{0};
 
 inline uint32_t now() {
-  return reasons.load(std::memory_order_relaxed);
+  return flags.load(std::memory_order_relaxed);
 }
 
-inline void set(Reason reason, bool on) {
+inline void set(Flag flag, bool on) {
   if (on) {
-    reasons.fetch_or(reason, std::memory_order_relaxed);
+    flags.fetch_or(flag, std::memory_order_relaxed);
   } else {
-    reasons.fetch_and(~static_cast<uint32_t>(reason), std::memory_order_relaxed);
+    flags.fetch_and(~static_cast<uint32_t>(flag), std::memory_order_relaxed);
   }
 }
 

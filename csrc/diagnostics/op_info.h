@@ -1,4 +1,4 @@
-// What statistics and reports need to know of an operator.
+// Properties of an operator, for statistics and reports.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ struct OpInfo {
   std::string name;  // "aten::add.Tensor"
   size_t arguments = 0;
   size_t results = 0;
-  bool launches = false;         // returns before it has run
+  bool launches = false;         // asynchronous: returns before the kernel has run
   bool is_view = false;          // touches no data
-  bool has_cpu_kernel = false;   // and none of the device's own
-  bool depends_on_data = false;  // the number, or the host value, of its results does, on any device
+  bool has_cpu_kernel = false;   // runs on a CPU kernel; there is no device kernel
+  bool depends_on_data = false;  // output shape or host value is data-dependent, on any device
 };
 
 }  // namespace openreg

@@ -15,7 +15,7 @@
 namespace openreg {
 namespace {
 
-// Written by one thread, read by any.
+// Written by one thread, read by any thread.
 class Counter {
  public:
   void add_one() { value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -25,13 +25,13 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// What one thread has counted. When the thread ends, the next new thread goes on with it; never freed.
+// Counters of one thread. After the thread's exit, the next new thread reuses the shard. Never freed.
 struct Shard {
   Counter launches;
   Counter hits;
   Counter misses;
   Counter waits;
-  OperatorRecord* current = nullptr;  // of the call in progress; the thread's own
+  OperatorRecord* current = nullptr;  // call in progress; accessed only by the shard's thread
 
   std::mutex mutex;  // guards records
   std::unordered_map<std::string_view, OperatorRecord> records;
@@ -57,7 +57,7 @@ Shard* take_shard() {
   return made;
 }
 
-// Gives the thread's shard back when the thread ends.
+// Returns the thread's shard for reuse at thread exit.
 struct Lease {
   ~Lease() {
     if (Shard* shard = std::exchange(my_shard, nullptr)) {
@@ -70,11 +70,11 @@ thread_local Lease lease;
 
 C10_NOINLINE Shard& begin_shard() {
   my_shard = take_shard();
-  lease.begin();  // from here on it is destroyed with the thread
+  lease.begin();  // constructs the thread-local, so that its destructor runs at thread exit
   return *my_shard;
 }
 
-Shard& mine() {
+Shard& local_shard() {
   return C10_LIKELY(my_shard != nullptr) ? *my_shard : begin_shard();
 }
 
@@ -142,11 +142,11 @@ OperatorTotals operator_totals() {
 
 void record_operators(bool on) {
   check_not_forked();
-  static std::mutex mutex;  // guards how many have asked
-  static int asked = 0;
+  static std::mutex mutex;  // guards requests
+  static int requests = 0;
   std::lock_guard<std::mutex> lock(mutex);
-  asked += on ? 1 : -1;
-  debug_flags::set(debug_flags::kStatistics, asked > 0);
+  requests += on ? 1 : -1;
+  debug_flags::set(debug_flags::kStatistics, requests > 0);
 }
 
 std::map<std::string, OperatorRecord, std::less<>> operator_records() {
@@ -170,7 +170,7 @@ void reset_operator_records() {
 }
 
 void note_plan(bool fresh) {
-  Shard& shard = mine();
+  Shard& shard = local_shard();
   (fresh ? shard.misses : shard.hits).add_one();
   if (C10_UNLIKELY(shard.current != nullptr)) {
     ++(fresh ? shard.current->misses : shard.current->hits);
@@ -178,7 +178,7 @@ void note_plan(bool fresh) {
 }
 
 void note_launch() {
-  Shard& shard = mine();
+  Shard& shard = local_shard();
   shard.launches.add_one();
   if (C10_UNLIKELY(shard.current != nullptr)) {
     ++shard.current->launches;
@@ -186,7 +186,7 @@ void note_launch() {
 }
 
 void note_wait() {
-  Shard& shard = mine();
+  Shard& shard = local_shard();
   shard.waits.add_one();
   if (C10_UNLIKELY(shard.current != nullptr)) {
     ++shard.current->waits;
@@ -221,7 +221,7 @@ void OperatorCall::begin_record(std::string_view name, const OpInfo* op_info,
   if ((debug_flags::now() & debug_flags::kStatistics) == 0) {
     return;
   }
-  Shard& shard = mine();
+  Shard& shard = local_shard();
   recording_.emplace(
       Recording{name, {}, shard.current, now_ns(), std::uncaught_exceptions(), op_info, stack});
   recording_->record.calls = 1;
@@ -231,7 +231,7 @@ void OperatorCall::begin_record(std::string_view name, const OpInfo* op_info,
 void OperatorCall::end() noexcept {
   Recording& call = *recording_;
   call.record.host_ns = now_ns() - call.start_ns;
-  Shard& shard = mine();
+  Shard& shard = local_shard();
   shard.current = call.outer;
   const bool returned = std::uncaught_exceptions() == call.exceptions;
   if (call.stack != nullptr && returned && !call.op_info->is_view) {

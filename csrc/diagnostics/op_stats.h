@@ -1,10 +1,10 @@
-// What the engine notes of each operator, and of all together.
+// Statistics of operator calls: totals, and records by operator.
 //
-// Note [Counting]
-// Four totals are always counted: by each thread for itself, so that counting costs an increment. Records of
-// each operator are kept only while somebody has asked for them, also by each thread for itself. Whoever
-// reads adds up the threads; what a thread has counted outlives it. A sum is exact once the calls that it is
-// about have returned. Process-wide: autograd launches from threads of its own.
+// Note [Operator statistics]
+// Four totals are always counted. Each thread has its own counters, so that counting costs an increment.
+// Records by operator are kept only while recording is on (record_operators), also per thread. Readers sum
+// over all threads; the counts of a thread outlive it. A sum is exact once the counted calls have returned.
+// Statistics are process-wide, because autograd launches from its own threads.
 //
 // Thread safety: every function may be called from any thread.
 #pragma once
@@ -27,12 +27,12 @@ namespace openreg {
 
 struct OperatorRecord {
   uint64_t calls = 0;
-  uint64_t launches = 0;  // given to the device with no need to wait for it
-  uint64_t hits = 0;      // of the launch cache
-  uint64_t misses = 0;    // of the launch cache
-  uint64_t waits = 0;     // the host waited for the device because of the call
-  uint64_t bytes = 0;     // of the results, or copied
-  int64_t host_ns = 0;    // from the call to its return
+  uint64_t launches = 0;  // launches that require no synchronization
+  uint64_t hits = 0;      // launch cache hits
+  uint64_t misses = 0;    // launch cache misses
+  uint64_t waits = 0;     // synchronizations caused by the calls
+  uint64_t bytes = 0;     // size of the results, or bytes copied
+  int64_t host_ns = 0;    // host time from call to return
 
   OperatorRecord& operator+=(const OperatorRecord& other);
 };
@@ -44,42 +44,44 @@ struct OperatorTotals {
   uint64_t waits = 0;
 };
 
-/// Totals since the process began.
+/// Totals since process start.
 OPENREG_EXPORT OperatorTotals operator_totals();
 
-/// Keeps records until as many calls have said `false` as have said `true`.
+/// Starts (`true`) or stops (`false`) recording. Calls are counted: recording stops when every start is
+/// matched by a stop.
 OPENREG_EXPORT void record_operators(bool on);
-/// The records since the last reset, by the operators' names.
+/// The records since the last reset, by operator name.
 OPENREG_EXPORT std::map<std::string, OperatorRecord, std::less<>> operator_records();
 OPENREG_EXPORT void reset_operator_records();
 
-/// The engine has looked for a plan. `fresh`: it was not in the launch cache.
+/// Counts a lookup in the launch cache. `fresh`: cache miss.
 void note_plan(bool fresh);
-/// The operator in progress on this thread is with the device.
+/// Counts a launch by the operator in progress on this thread.
 void note_launch();
-/// The operator in progress on this thread makes the host wait.
+/// Counts a synchronization by the operator in progress on this thread.
 void note_wait();
-/// The engine runs an operator here and now. That is a wait, unless only the blocking schedule asks for it.
+/// Counts a synchronous run of an operator: as a launch if it is synchronous only because of the blocking
+/// schedule, else as a wait.
 void note_run(const OpInfo& op_info);
 
-/// RAII scope for one operator call. The constructor makes the reports of sync_debug.h, so it may throw;
-/// nothing has happened by then.
+/// RAII scope for one operator call. The constructor makes the reports of sync_debug.h, so it may throw; the
+/// operator has not run by then.
 class OperatorCall {
  public:
-  /// On the engine. `stack` has the arguments now and the results at the end.
+  /// For the host engine. `stack` holds the arguments now and the results at the end.
   OperatorCall(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack* stack) {
     if (C10_UNLIKELY(debug_flags::now() != 0)) {
       begin(op, op_info, stack);
     }
   }
-  /// A copy, which is a launch.
+  /// For copies, which count as launches.
   OperatorCall(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
     if (C10_UNLIKELY(debug_flags::now() != 0)) {
       begin_copy(dst, src, non_blocking);
     }
     note_launch();
   }
-  /// A kernel of ours. The name has to stay valid for ever.
+  /// For native kernels. `name` must stay valid for the lifetime of the process.
   explicit OperatorCall(const char* name) {
     if (C10_UNLIKELY(debug_flags::now() != 0)) {
       begin_record(name);
@@ -97,9 +99,9 @@ class OperatorCall {
   struct Recording {
     std::string_view name;
     OperatorRecord record;
-    OperatorRecord* outer;  // of the call that this one is made from
+    OperatorRecord* outer;  // record of the enclosing call, or null
     int64_t start_ns;
-    int exceptions;                  // in flight at the beginning
+    int exceptions;                  // std::uncaught_exceptions() at the beginning
     const OpInfo* op_info;           // or null
     const torch::jit::Stack* stack;  // or null
   };

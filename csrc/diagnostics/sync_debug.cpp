@@ -22,7 +22,7 @@ struct Settings {
   std::mutex mutex;  // guards the rest
   uint64_t waits = 0;
   std::string last_wait;
-  SyncDebugMode on_borrowed = SyncDebugMode::Ignore;
+  SyncDebugMode on_fallback = SyncDebugMode::Ignore;
   std::vector<std::string> allowed;
 };
 
@@ -39,8 +39,8 @@ bool is_mask(const c10::IValue& indices) {
   return mask;
 }
 
-// Of operators whose results may depend on data, the calls whose results do not: indexing without a mask,
-// those that are told how large the result will be, and decompositions that need not check their status.
+// Whether the result of this call depends on data. It does not for indexing without a mask, for calls that
+// pass the output size, and for decompositions that do not check their status.
 bool depends_on_data(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
   if (!op_info.depends_on_data) {
     return false;
@@ -68,21 +68,22 @@ bool is_allowed(const std::string& name, const std::vector<std::string>& allowed
                              [&](const std::string& one) { return one == name || one == all_overloads; });
 }
 
-void report_borrowed(const OpInfo& op_info) {
+void report_fallback(const OpInfo& op_info) {
   check_not_forked();
   SyncDebugMode response{};
   {
     std::lock_guard<std::mutex> lock(settings().mutex);
-    response = is_allowed(op_info.name, settings().allowed) ? SyncDebugMode::Ignore : settings().on_borrowed;
+    response = is_allowed(op_info.name, settings().allowed) ? SyncDebugMode::Ignore : settings().on_fallback;
   }
   if (response == SyncDebugMode::Ignore) {
     return;
   }
-  const std::string words = c10::str("the operator '", op_info.name, "' has no kernel of ", OR_DEVICE_NAME,
-                                     "'s own and runs on the CPU's. Write one, or allow this: torch.",
-                                     OR_DEVICE_NAME, ".fallback(..., allow=[\"", op_info.name, "\"])");
-  TORCH_CHECK_NOT_IMPLEMENTED(response == SyncDebugMode::Warn, words);
-  TORCH_WARN(words);
+  const std::string message =
+      c10::str("the operator '", op_info.name, "' has no ", OR_DEVICE_NAME,
+               " kernel and falls back to the CPU kernel. Register a kernel, or allow the fallback: torch.",
+               OR_DEVICE_NAME, ".fallback(..., allow=[\"", op_info.name, "\"])");
+  TORCH_CHECK_NOT_IMPLEMENTED(response == SyncDebugMode::Warn, message);
+  TORCH_WARN(message);
 }
 
 }  // namespace
@@ -107,15 +108,15 @@ std::pair<uint64_t, std::string> reported_waits() {
 void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allowed) {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
-  settings().on_borrowed = response;
+  settings().on_fallback = response;
   settings().allowed = std::move(allowed);
-  debug_flags::set(debug_flags::kBorrowed, response != SyncDebugMode::Ignore);
+  debug_flags::set(debug_flags::kFallbacks, response != SyncDebugMode::Ignore);
 }
 
 std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response() {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
-  return {settings().on_borrowed, settings().allowed};
+  return {settings().on_fallback, settings().allowed};
 }
 
 void report_wait(const char* name, const std::string& why) {
@@ -129,18 +130,18 @@ void report_wait(const char* name, const std::string& why) {
     ++settings().waits;
     settings().last_wait = name;
   }
-  const std::string words = c10::str("called a synchronizing ", OR_DEVICE_NAME, " operation: '", name,
-                                     "' makes the host wait for the device, because ", why);
-  TORCH_CHECK(response == SyncDebugMode::Warn, words);
-  TORCH_WARN(words);
+  const std::string message = c10::str("called a synchronizing ", OR_DEVICE_NAME, " operation: '", name,
+                                       "' synchronizes the host with the device, because ", why);
+  TORCH_CHECK(response == SyncDebugMode::Warn, message);
+  TORCH_WARN(message);
 }
 
 void report_call(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
-  const uint32_t reasons = debug_flags::now();
-  if ((reasons & debug_flags::kBorrowed) != 0 && op_info.has_cpu_kernel) {
-    report_borrowed(op_info);
+  const uint32_t flags = debug_flags::now();
+  if ((flags & debug_flags::kFallbacks) != 0 && op_info.has_cpu_kernel) {
+    report_fallback(op_info);
   }
-  if ((reasons & debug_flags::kWaits) != 0 && depends_on_data(op, op_info, stack)) {
+  if ((flags & debug_flags::kWaits) != 0 && depends_on_data(op, op_info, stack)) {
     report_wait(op_info.name.c_str(), "its result depends on data");
   }
 }
@@ -151,10 +152,9 @@ void report_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking
   }
   const std::string between = c10::str(" from ", src.device(), " to ", dst.device(), " ");
   if (!non_blocking) {
-    report_wait(kCopyName, c10::str("a copy", between, "without non_blocking is done when it returns"));
+    report_wait(kCopyName, c10::str("a copy", between, "without non_blocking=True is synchronous"));
   } else if (on_device(src) && !is_pinned(dst.const_data_ptr())) {
-    report_wait(kCopyName,
-                c10::str("a copy", between, "into memory that is not pinned is done when it returns"));
+    report_wait(kCopyName, c10::str("a copy", between, "into pageable memory is synchronous"));
   }
 }
 

@@ -15,7 +15,7 @@ orEvent_t handle(void* event) {
   return static_cast<orEvent_t>(event);
 }
 
-thread_local void* up_for_adoption = nullptr;
+thread_local void* event_to_adopt = nullptr;
 
 unsigned flags_for(c10::EventFlag flag) {
   return flag == c10::EventFlag::BACKEND_DEFAULT ? orEventDefault : orEventDisableTiming;
@@ -26,10 +26,10 @@ unsigned flags_for(c10::EventFlag flag) {
 void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_device, c10::EventFlag flag) {
   TORCH_CHECK(event_device == -1 || event_device == stream.device_index(), "Event device index ",
               static_cast<int>(event_device), " does not match recording stream's device index ",
-              static_cast<int>(stream.device_index()), ". Make one event for each device.");
+              static_cast<int>(stream.device_index()), ". Create one event for each device.");
   if (*event == nullptr) {
-    if (C10_UNLIKELY(up_for_adoption != nullptr)) {
-      *event = std::exchange(up_for_adoption, nullptr);
+    if (C10_UNLIKELY(event_to_adopt != nullptr)) {
+      *event = std::exchange(event_to_adopt, nullptr);
       return;
     }
     DeviceScope scope(stream.device_index());
@@ -112,8 +112,8 @@ std::string event_ipc_handle(void* event) {
 
 void* open_event(const std::string& bytes, c10::DeviceIndex device) {
   orIpcEventHandle_t shared;
-  TORCH_CHECK_VALUE(bytes.size() == sizeof(shared.bytes), "the handle of an event has ", sizeof(shared.bytes),
-                    " bytes, not ", bytes.size());
+  TORCH_CHECK_VALUE(bytes.size() == sizeof(shared.bytes), "invalid IPC event handle: expected ",
+                    sizeof(shared.bytes), " bytes, got ", bytes.size());
   std::memcpy(shared.bytes, bytes.data(), bytes.size());
   orEvent_t opened = nullptr;
   OR_CHECK(orIpcOpenEventHandle(&opened, &shared));
@@ -122,18 +122,18 @@ void* open_event(const std::string& bytes, c10::DeviceIndex device) {
   if (answer != orSuccess || found != device) {
     destroy_event(opened);
     OR_CHECK(answer);
-    TORCH_CHECK_VALUE(false, "the event that was opened is of device ", found, ", not ",
+    TORCH_CHECK_VALUE(false, "the IPC event belongs to device ", found, ", expected device ",
                       static_cast<int>(device));
   }
   return opened;
 }
 
 AdoptionScope::AdoptionScope(void* event) {
-  up_for_adoption = event;
+  event_to_adopt = event;
 }
 
 AdoptionScope::~AdoptionScope() {
-  destroy_event(std::exchange(up_for_adoption, nullptr));
+  destroy_event(std::exchange(event_to_adopt, nullptr));
 }
 
 }  // namespace openreg

@@ -1,7 +1,7 @@
-// Events as torch knows them: a void* that the first record fills in.
+// Events for torch: a void* that the first record fills in.
 //
-// Made on the device of the stream that records first, and bound to it. All functions may be called from any
-// thread.
+// An event is created on the device of the stream that records it first, and stays bound to that device.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -13,47 +13,48 @@
 
 namespace openreg {
 
-/// Records on `stream`; makes the event if *event is NULL. Throws if the event belongs to another device.
+/// Records on `stream`; creates the event if *event is NULL. Throws if the event belongs to another device.
 void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_device, c10::EventFlag flag);
 
-/// As record_event for an event without timing; false if the runtime refuses, for instance a destroyed
-/// stream.
+/// As record_event for an event without timing; returns false if the runtime returns an error, for instance
+/// for a destroyed stream.
 bool try_record_event(void** event, c10::Stream stream) noexcept;
 
-/// Later work of `stream` waits for the event's latest record as of now. An event never recorded is no wait.
+/// Work enqueued on `stream` from now on waits for the event's latest record. No effect if the event was
+/// never recorded.
 void block_on_event(void* event, c10::Stream stream);
 
-/// True if the latest record is finished or there is none.
+/// Whether the latest record has completed, or there is none.
 bool query_event(void* event);
 
-/// As query_event; an event that cannot be asked, for instance in a forked child, is nothing to wait for.
+/// As query_event, but returns true if the query fails, for instance in a forked child.
 bool has_passed(void* event) noexcept;
 
 void synchronize_event(void* event);
 
-/// Milliseconds between the two records. Throws ValueError if one has no timing or no record,
-/// AcceleratorError if one is not finished.
+/// Milliseconds between the two records. Throws ValueError if an event has no timing or no record,
+/// AcceleratorError if an event has not completed.
 OPENREG_EXPORT double elapsed_time(void* start, void* end);
 
 void destroy_event(void* event) noexcept;
 
-// ---- Between processes: an event that is made before it is recorded.
+// ---- Interprocess events: created before the first record.
 
-/// An event of the device that other processes can open.
+/// Creates an event of the device that other processes can open.
 OPENREG_EXPORT void* make_interprocess_event(c10::DeviceIndex device);
 
-/// The bytes by which another process opens it.
+/// The IPC handle of the event, as bytes.
 OPENREG_EXPORT std::string event_ipc_handle(void* event);
 
-/// An event that another process has made. Throws if it is not of `device`.
+/// Opens an event of another process by its IPC handle. Throws if the event does not belong to `device`.
 OPENREG_EXPORT void* open_event(const std::string& handle, c10::DeviceIndex device);
 
-/// A c10::Event can only get its event from its first record. While this lives, the first record of an event
-/// on this thread takes the given one, and records nothing.
+/// A c10::Event gets its runtime event only from its first record. During this scope, the first record of an
+/// event on this thread takes the given runtime event and records nothing.
 class OPENREG_EXPORT AdoptionScope {
  public:
   explicit AdoptionScope(void* event);
-  /// Destroys the event if nobody took it.
+  /// Destroys the event if no record took it.
   ~AdoptionScope();
   AdoptionScope(const AdoptionScope&) = delete;
   AdoptionScope& operator=(const AdoptionScope&) = delete;

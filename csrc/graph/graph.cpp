@@ -33,8 +33,8 @@ Graph::~Graph() {
     return;
   }
   if (state_ == State::Capturing) {
-    // Nobody will end it: the streams are let go, and what was captured is dropped. Where that is another
-    // thread's to do, the capture goes on for ever, and so do its memory and its streams.
+    // The capture was not ended. End it, which frees its streams, and drop the captured work. If only another
+    // thread may end it, the capture never ends, and its memory and its streams leak.
     bool ended = false;
     (void)end_capture_of_stream(ended);
     if (!ended) {
@@ -55,21 +55,22 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
               " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
               "them on the default stream.) Make another stream current first.");
   const c10::MempoolId_t used = pool.first == 0 && pool.second == 0 ? capture_pool_handle() : pool;
-  TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the pool (", pool.first,
-              ", ", pool.second,
-              ") went with the last graph that used it; graph_pool_handle() gives one that ", "stays");
+  TORCH_CHECK(used.first == 0 || used != pool || pool_users(device_, pool) > 0, "the memory pool (",
+              pool.first, ", ", pool.second,
+              ") was released with the last graph that used it; use graph_pool_handle() to share a pool "
+              "between graphs");
   const orStream_t handle = stream_handle(stream);
-  captures_underway.fetch_add(1);  // before the first and until after the last moment of the capture
-  if (const orError_t refused = orStreamBeginCapture(handle, mode_for(mode)); refused != orSuccess) {
+  captures_underway.fetch_add(1);  // counts from before the begin until after the end
+  if (const orError_t error = orStreamBeginCapture(handle, mode_for(mode)); error != orSuccess) {
     captures_underway.fetch_sub(1);
-    raise(refused, "orStreamBeginCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
+    raise(error, "orStreamBeginCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
   }
   capture_ = capture_of(handle);
-  const auto takes_part = [id = capture_](c10::Stream asked) {
-    return asked.device_type() == kDevice && capture_of(stream_handle(asked)) == id;
+  const auto takes_part = [id = capture_](c10::Stream candidate) {
+    return candidate.device_type() == kDevice && capture_of(stream_handle(candidate)) == id;
   };
   try {
-    host_allocator().begin_allocate_to_pool(used, takes_part);  // refuses a pool that another capture uses
+    host_allocator().begin_allocate_to_pool(used, takes_part);  // throws if another capture uses the pool
   } catch (...) {
     (void)!orStreamEndCapture(handle, &graph_);
     (void)!orGraphDestroy(std::exchange(graph_, nullptr));
@@ -84,8 +85,8 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   state_ = State::Capturing;
 }
 
-// Ends the capture for everybody who takes part in it. A refusal may leave it as it is: then it has not
-// ended.
+// Ends the capture for all participating streams. `ended` is false if the runtime returned an error and the
+// capture continues.
 orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
   const orStream_t stream = stream_handle(*captured_);
   const orError_t answer = orStreamEndCapture(stream, &graph_);
@@ -107,12 +108,12 @@ void Graph::capture_end() {
   TORCH_CHECK(current_stream(device_) == *captured_,
               "Capture must end on the same stream it began on. Make that stream current again.");
   bool ended = false;
-  if (const orError_t refused = end_capture_of_stream(ended); refused != orSuccess) {
+  if (const orError_t error = end_capture_of_stream(ended); error != orSuccess) {
     if (ended) {
       state_ = State::Empty;
-      give_up_memory();
+      release_memory();
     }
-    raise(refused, "orStreamEndCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
+    raise(error, "orStreamEndCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
   }
   state_ = keep_ ? State::Captured : State::Ready;
   size_t nodes = 0;
@@ -142,15 +143,16 @@ void Graph::replay() {
   const c10::Stream stream = current_stream(device_);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!random_->empty()) {
-    order_behind_last_replay(stream);
+    order_after_last_replay(stream);
     random_->place(stream_handle(stream));
   }
   OR_CHECK(orGraphLaunch(graph_, stream_handle(stream)));
   last_ = stream;
 }
 
-// The runtime orders launches of one graph, but not what goes in front of them.
-void Graph::order_behind_last_replay(c10::Stream stream) {
+// The runtime orders the launches of one graph, but not the kernels that RandomReplay::place launches before
+// them.
+void Graph::order_after_last_replay(c10::Stream stream) {
   if (C10_LIKELY(!last_.has_value() || *last_ == stream)) {
     return;
   }
@@ -162,7 +164,8 @@ void Graph::order_behind_last_replay(c10::Stream stream) {
 
 void Graph::reset() {
   check_not_forked();
-  TORCH_CHECK(state_ != State::Capturing, "a graph cannot be reset during its capture; end it first");
+  TORCH_CHECK(state_ != State::Capturing,
+              "cannot reset a graph during its capture: call capture_end() first");
   if (state_ == State::Empty) {
     return;
   }
@@ -171,14 +174,15 @@ void Graph::reset() {
     (void)!orGraphDestroy(std::exchange(graph_, nullptr));
   }
   last_.reset();
-  give_up_memory();
+  release_memory();
 }
 
-void Graph::give_up_memory() noexcept {
+void Graph::release_memory() noexcept {
   random_.reset();
   captured_.reset();
   release_pool(device_, pool_);
-  if (pool_.first != 0) {  // the host's allocator cannot revive a pool, and a handle may be used again
+  // A pool of graph_pool_handle() may be used again, and the host allocator cannot restore a released pool.
+  if (pool_.first != 0) {
     host_allocator().release_pool(pool_);
   }
   pool_ = {0, 0};
@@ -215,7 +219,7 @@ void Graph::debug_dump(const std::string& path) {
     }
   }
   file << "}\n";
-  TORCH_CHECK(file.flush().good(), "the graph could not be written to '", path, "'");
+  TORCH_CHECK(file.flush().good(), "cannot write the graph to '", path, "'");
 }
 
 namespace {
@@ -224,7 +228,7 @@ std::unique_ptr<at::GraphImplInterface> make_graph(at::GraphImplArgs args) {
   return std::make_unique<Graph>(args);
 }
 
-// The registry's key is the device's name in capitals, which REGISTER_GRAPH_IMPL would have as a literal.
+// The registry's key is the device name in upper case. REGISTER_GRAPH_IMPL accepts only a literal.
 [[maybe_unused]] const bool registered = [] {
   std::string key = OR_DEVICE_NAME;
   std::ranges::transform(key, key.begin(), [](unsigned char c) { return std::toupper(c); });

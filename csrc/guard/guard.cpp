@@ -1,5 +1,5 @@
-// How PyTorch switches devices and streams without knowing whose they are: one table of virtual functions per
-// device type. torch.Stream, torch.Event, torch.accelerator and every c10::DeviceGuard end here.
+// PyTorch's device guard: its virtual interface to the devices, streams and events of one device type.
+// torch.Stream, torch.Event, torch.accelerator and every c10::DeviceGuard call it.
 #include "common/check.h"
 #include "common/version.h"
 #include "device/device.h"
@@ -30,7 +30,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { (void)!orSetDevice(device.index()); }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
   void synchronizeDevice(const c10::DeviceIndex index) const override { synchronize_device(index); }
-  // Every dtype: kernels are the host's, and the host has them all.
+  // All dtypes are supported: the kernels are CPU kernels.
   c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
     resolve(device);
     return {};
@@ -38,8 +38,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   // ---- Streams
 
-  // Autograd asks while it makes nodes, where nothing may be thrown, also in a forked child: the runtime is
-  // not asked.
+  // Autograd calls this while it creates nodes, where exceptions are not allowed, also in a forked child. So
+  // this does not call the runtime if the device has an index.
   c10::Stream getStream(c10::Device device) const override {
     return current_stream(device.has_index() ? device.index() : current_device());
   }

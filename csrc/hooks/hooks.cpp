@@ -1,5 +1,5 @@
-// What the rest of PyTorch asks about the device when it has no tensor in its hands: is it there, is this
-// pointer pinned, grow this storage. Registered once, when the library is loaded.
+// PyTorch's hooks for a device, for queries without a tensor: availability, pinned pointers, storage resize.
+// Registered once, when the library is loaded.
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/host_allocator.h"
@@ -42,8 +42,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::make_generator<Generator>(device < 0 ? current_device() : checked_index(device));
   }
 
-  // Where there is a GPU, memory that is made with pin_memory=True is CUDA's, whatever the accelerator is;
-  // see GetCPUAllocatorMaybePinned. It is pinned, and copies of ours treat it as pageable.
+  // On a machine with a CUDA GPU, pin_memory=True allocates from CUDA's host allocator, whatever the
+  // accelerator is; see GetCPUAllocatorMaybePinned. That memory is pinned, but copies of this device treat it
+  // as pageable.
   bool isPinnedPtr(const void* data) const override {
     return is_pinned(data) || at::globalContext().isPinnedPtr(data, c10::kCUDA);
   }

@@ -7,8 +7,9 @@ namespace openreg {
 
 at::Tensor alias(const at::Tensor& tensor, bool writes) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage() && tensor.layout() == c10::kStrided, "a ", OR_DEVICE_NAME,
-                              " tensor with layout ", tensor.layout(), " has no dense memory for a kernel");
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage() && tensor.layout() == c10::kStrided,
+                              "a kernel requires a strided ", OR_DEVICE_NAME,
+                              " tensor with a storage, but got a tensor with layout ", tensor.layout());
   c10::Storage storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes));
   if (C10_UNLIKELY(tensor.is_quantized())) {
     return quantized_over(std::move(storage), tensor);

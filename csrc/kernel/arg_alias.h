@@ -1,4 +1,4 @@
-// Arguments of a kernel: device tensors as CPU tensors over the same memory. See Note [Aliases] in
+// Kernel arguments: CPU tensors that alias the memory of device tensors. See Note [Aliases] in
 // memory/pool/block.h.
 #pragma once
 
@@ -8,24 +8,25 @@
 
 namespace openreg {
 
-/// A CPU tensor over the kernel view of a strided device tensor: same sizes, strides, offset, dtype and bits.
-/// `writes`: a kernel will write to it.
+/// A CPU tensor over the kernel view of a strided device tensor, with the same sizes, strides, offset, dtype
+/// and conj/neg bits. `writes`: a kernel will write to it.
 at::Tensor alias(const at::Tensor& tensor, bool writes);
 
-/// Where an alias was. A kernel that needs more room than there is takes the alias' storage, which belongs to
-/// a block and serves its later aliases, to other memory. If the kernel has failed, the tensor does not
-/// follow.
+/// The original place of an alias. A kernel that resizes an argument moves the alias' storage to other
+/// memory. That storage belongs to a block and serves later aliases. If the kernel fails, the device tensor
+/// keeps its memory, and restore() resets the alias' storage.
 struct AliasPlace {
   explicit AliasPlace(const at::Tensor& alias)
       : storage(alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()),
         data(storage->data()),
         bytes(storage->nbytes()) {}
 
+  /// Whether the kernel moved the storage.
   bool left() const { return storage->data() != data; }
-  /// The storage is there again, as an alias that owns nothing.
+  /// Resets the storage to the original memory, without ownership.
   void restore() const;
 
-  c10::StorageImpl* storage;  // kept by the alias
+  c10::StorageImpl* storage;  // owned by the alias
   const void* data;
   size_t bytes;
 };

@@ -1,4 +1,4 @@
-// The kernel that copies between two tensors of one device, with a change of dtype or strides.
+// Kernel for copies between two tensors of one device with different dtypes or strides.
 //
 // Thread safety: launch_copy from any thread; set_copy_launcher before the first copy.
 #pragma once
@@ -10,7 +10,7 @@ namespace openreg {
 /// Launches the copy on the current stream of the tensors' device, which is the current device.
 void launch_copy(const at::Tensor& dst, const at::Tensor& src);
 
-/// Replaces how that is done. The host engine launches copies as it launches operators, without an
+/// Replaces the implementation of launch_copy. The host engine launches copies as operators, without an
 /// allocation.
 void set_copy_launcher(void (*launcher)(const at::Tensor& dst, const at::Tensor& src));
 

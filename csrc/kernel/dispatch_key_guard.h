@@ -1,5 +1,5 @@
-// Inside a kernel there is no autograd, no autocast, no mode: whatever the calling thread has switched on,
-// the CPU kernel and what it calls see plain tensors.
+// Excludes the dispatch keys of autograd, autocast and modes inside a kernel: the CPU kernel and the
+// operators that it calls see plain tensors, whatever the calling thread has enabled.
 #pragma once
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -8,7 +8,7 @@ namespace openreg {
 
 class DispatchKeyGuard {
  public:
-  DispatchKeyGuard() : exclude_(kAbove) {}
+  DispatchKeyGuard() : exclude_(kExcluded) {}
 
  private:
   static constexpr c10::DispatchKeySet kModes{
@@ -21,7 +21,7 @@ class DispatchKeyGuard {
       c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
       c10::DispatchKey::FuncTorchDynamicLayerBackMode,
   };
-  static constexpr c10::DispatchKeySet kAbove =
+  static constexpr c10::DispatchKeySet kExcluded =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | kModes;
   c10::impl::ExcludeDispatchKeyGuard exclude_;
 };

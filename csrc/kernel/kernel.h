@@ -1,8 +1,8 @@
-// Host code as a kernel of the device: in stream order, traced, below autograd and autocast.
+// Runs host code as a device kernel: in stream order, traced, with autograd and autocast excluded.
 //
-// run_kernel waits for it; launch_kernel does not. What a kernel reads and writes it finds through aliases
-// (kernel/arg_alias.h) or kernel-view addresses (memory/kernel_view.h), made before the launch; an alias
-// keeps no device memory alive, and must not, since stream order does.
+// run_kernel synchronizes; launch_kernel does not. A kernel accesses memory through aliases
+// (kernel/arg_alias.h) or kernel-view addresses (memory/kernel_view.h), which are created before the launch.
+// An alias must not keep device memory alive: stream order does.
 #pragma once
 
 #include "common/check.h"
@@ -57,9 +57,8 @@ struct LaunchedKernel {
 
 }  // namespace detail
 
-/// Runs `body` in the order of the device's current stream and returns when it is done. CPU tensors that it
-/// makes are pool-backed. An exception that it throws arrives here as it was thrown and leaves the
-/// stream intact.
+/// Runs `body` in the order of the device's current stream and returns when it has completed. CPU tensors
+/// that it creates are pool-backed. Exceptions of `body` are rethrown here and do not affect the stream.
 template <typename Body>
 void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
   using Call = detail::KernelCall<std::remove_reference_t<Body>>;
@@ -73,10 +72,10 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
   OR_CHECK(result);
 }
 
-/// Queues `body` on the device's current stream and returns; under the blocking schedule, runs it. `name` is
-/// a literal: there is one for each call of this function in the source. CPU tensors that the body makes are
-/// scratch memory of the host. An exception that it throws is reported by the next synchronization. On a
-/// captured stream the body is kept by the graph and called by each replay, so it must not use itself up.
+/// Enqueues `body` on the device's current stream and returns; under the blocking schedule, runs it. `name`
+/// is a literal, and the same in every call with this Body type. CPU tensors that the body creates are host
+/// scratch memory. Exceptions of the body are reported by the next synchronization. On a captured stream the
+/// graph owns the body, and every replay calls it, so a call must not consume its state.
 template <typename Body>
 void launch_kernel(const char* name, c10::DeviceIndex device, Body body) {
   const OperatorCall noted(name);

@@ -5,8 +5,8 @@
 namespace openreg {
 namespace {
 
-// See Note [Warnings].
-struct Silence final : c10::WarningHandler {
+// See Note [Warnings] in host_engine/inference/call_warnings.h.
+struct KernelWarningHandler final : c10::WarningHandler {
   void process(const c10::Warning& warning) override {
     if (thread_state.kernel_warnings != nullptr) {
       thread_state.kernel_warnings->process(warning);
@@ -14,19 +14,19 @@ struct Silence final : c10::WarningHandler {
   }
 };
 
-Silence* silence() {
-  static thread_local Silence handler;
+KernelWarningHandler* kernel_warning_handler() {
+  static thread_local KernelWarningHandler handler;
   return &handler;
 }
 
-void say(char* why, size_t size, const char* words) {
-  std::strncpy(why, words, size - 1);
+void copy_message(char* why, size_t size, const char* message) {
+  std::strncpy(why, message, size - 1);
   why[size - 1] = '\0';
 }
 
 }  // namespace
 
-KernelGuard::KernelGuard() : silent_(silence()), host_memory_({}) {}
+KernelGuard::KernelGuard() : warnings_(kernel_warning_handler()), host_memory_({}) {}
 
 orError_t run_kernel_body(const std::function<void()>& body, char* why, size_t why_size) noexcept {
   try {
@@ -34,11 +34,11 @@ orError_t run_kernel_body(const std::function<void()>& body, char* why, size_t w
     body();
     return orSuccess;
   } catch (const c10::Error& error) {
-    say(why, why_size, error.what_without_backtrace());
+    copy_message(why, why_size, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    say(why, why_size, error.what());
+    copy_message(why, why_size, error.what());
   } catch (...) {
-    say(why, why_size, "an exception of an unknown type");
+    copy_message(why, why_size, "an exception of unknown type");
   }
   return orErrorKernelFailed;
 }

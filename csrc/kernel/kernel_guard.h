@@ -12,20 +12,20 @@
 
 namespace openreg {
 
-/// RAII scope for a kernel body: below autograd and autocast, with CPU allocations from the host and warnings
-/// dropped.
+/// RAII scope for a kernel body: autograd and autocast are excluded, CPU allocations come from the host, and
+/// warnings are dropped.
 class KernelGuard {
  public:
   KernelGuard();
 
  private:
-  c10::WarningUtils::WarningHandlerGuard silent_;
-  DispatchKeyGuard below_;
+  c10::WarningUtils::WarningHandlerGuard warnings_;
+  DispatchKeyGuard dispatch_keys_;
   Unrecorded unrecorded_;
   OutputBufferScope host_memory_;
 };
 
-/// Calls `body` in a KernelGuard. An exception becomes orErrorKernelFailed, with its text in `why`.
+/// Calls `body` in a KernelGuard. An exception becomes orErrorKernelFailed, with its message in `why`.
 orError_t run_kernel_body(const std::function<void()>& body, char* why, size_t why_size) noexcept;
 
 }  // namespace openreg

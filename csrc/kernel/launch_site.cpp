@@ -5,16 +5,16 @@
 namespace openreg {
 namespace {
 
-std::atomic<LaunchSiteFunction> ask{nullptr};
+std::atomic<LaunchSiteFunction> registered_function{nullptr};
 
 }  // namespace
 
 void set_launch_site_function(LaunchSiteFunction function) {
-  ask.store(function, std::memory_order_release);
+  registered_function.store(function, std::memory_order_release);
 }
 
 std::string launch_site() {
-  const LaunchSiteFunction function = ask.load(std::memory_order_acquire);
+  const LaunchSiteFunction function = registered_function.load(std::memory_order_acquire);
   return function == nullptr ? std::string() : function();
 }
 

@@ -1,7 +1,7 @@
-// Where in the user's program an operator was launched, for the errors that come later.
+// The source line of an operator's launch in the user's Python program, for asynchronous errors.
 //
-// Only Python knows, and this library does not know Python: the bindings say how to ask. Asking costs some
-// hundred nanoseconds, so it is done for operators whose kernels look at data and may refuse it.
+// This library does not link Python; the bindings install the function. A call costs some hundred
+// nanoseconds, so it is made only for operators whose kernels check data and may fail.
 #pragma once
 
 #include "common/export.h"
@@ -12,10 +12,10 @@ namespace openreg {
 
 using LaunchSiteFunction = std::string (*)();
 
-/// `function` answers "file.py:12 in name" for the calling thread, or nothing; it never throws.
+/// `function` returns "file.py:12 in name" for the calling thread, or an empty string; it must not throw.
 OPENREG_EXPORT void set_launch_site_function(LaunchSiteFunction function);
 
-/// The answer; empty without a function.
+/// The launch site of the calling thread; empty if no function is installed.
 std::string launch_site();
 
 }  // namespace openreg

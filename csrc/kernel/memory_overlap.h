@@ -1,4 +1,4 @@
-// Whether what a kernel writes overlaps itself or what it reads. Tensors are dense and on the device.
+// Overlap of a kernel's output with itself or with an input. The tensors are dense and on the device.
 #pragma once
 
 #include <ATen/MemoryOverlap.h>

@@ -1,10 +1,10 @@
-// What the engine and kernels keep for each thread: one struct, so that a guard saves and restores it whole.
+// Per-thread state of the host engine and of kernels.
 //
 // Note [Memory inside a kernel]
-// A CPU kernel that makes its own output asks PyTorch's CPU allocator. The state says where that memory comes
-// from: the host; the pool of a device, while a kernel runs synchronously; or the output buffers that were
-// allocated at the launch, while a launched kernel runs. The allocator itself belongs to the host engine
-// (host_engine/kernel_allocator.h). Without it all memory comes from the host.
+// A CPU kernel allocates its output from PyTorch's CPU allocator. The thread state selects the source of that
+// memory: the host; the pool of a device, while a kernel runs synchronously; or the output buffers that were
+// allocated at the launch, while a launched kernel runs. The allocator belongs to the host engine
+// (host_engine/kernel_allocator.h). Without the host engine, all memory comes from the host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -15,7 +15,7 @@
 
 namespace openreg {
 
-/// Memory for an output, allocated at the launch.
+/// Memory of an output, allocated at the launch.
 struct OutputBuffer {
   void* kernel_ptr;
   size_t bytes;
@@ -28,16 +28,16 @@ struct ThreadState {
 
   c10::DeviceIndex allocates_from = kHost;  // a device, kHost or kOutputBuffers
   std::span<OutputBuffer> output_buffers;
-  bool inferring = false;  // operators describe their outputs and do not run; see InferenceScope
-  bool launches = false;   // has launched an operator, so it is no worker of the runtime
-  int num_threads = 0;     // of a worker: what the last kernel set
-  c10::WarningHandler* kernel_warnings = nullptr;  // gets the warnings of kernels; null: they are dropped
+  bool inferring = false;  // operators infer their outputs and do not run; see InferenceScope
+  bool launches = false;   // has launched an operator, so it is not a worker thread of the runtime
+  int num_threads = 0;     // of a worker thread: set for the latest kernel
+  c10::WarningHandler* kernel_warnings = nullptr;  // receives warnings of kernels; null: dropped
 };
 
 inline thread_local ThreadState thread_state;
 
-/// While it lives, CPU allocations of this thread that have the size of a buffer take it; others come from
-/// the host. Scopes nest.
+/// During this scope, CPU allocations of this thread with the size of a buffer take that buffer; others come
+/// from the host. Scopes nest.
 class OutputBufferScope {
  public:
   explicit OutputBufferScope(std::span<OutputBuffer> buffers)
@@ -57,7 +57,8 @@ class OutputBufferScope {
   c10::DeviceIndex from_before_;
 };
 
-/// While it lives, CPU allocations of this thread come from `device`, or from the host. Scopes nest.
+/// During this scope, CPU allocations of this thread come from `device`, or from the host (kHost). Scopes
+/// nest.
 class KernelScope {
  public:
   explicit KernelScope(c10::DeviceIndex device) : before_(thread_state.allocates_from) {
@@ -71,7 +72,7 @@ class KernelScope {
   c10::DeviceIndex before_;
 };
 
-/// While it lives, operators of this thread describe their outputs and do not run; see Note [Inference in
+/// During this scope, operators on this thread infer their outputs and do not run; see Note [Inference in
 /// C++] in host_engine/inference/infer.cpp.
 class InferenceScope {
  public:

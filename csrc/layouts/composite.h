@@ -1,7 +1,7 @@
-// Tensors that are a wrapper over dense tensors of the device: sparse and nested ones.
+// Sparse and nested tensors: wrappers over dense tensors of the device (their components).
 //
-// A kernel of the CPU gets the same wrapper over aliases of the parts; what it returns is wrapped again over
-// parts that were taken over.
+// A CPU kernel gets the same wrapper over aliases of the components. Its result becomes a wrapper over
+// components that are taken over as device tensors.
 #pragma once
 
 #include "layouts/nested.h"
@@ -13,15 +13,15 @@ inline bool is_composite(const at::Tensor& tensor) {
   return is_sparse_layout(tensor) || is_nested(tensor);
 }
 
-/// A tensor of the same kind and size over parts that `replace` makes of its parts, on their device.
+/// A tensor of the same kind and size, with the components `replace(component)`, on the device of those.
 inline at::Tensor map_components(const at::Tensor& wrapper,
                                  const std::function<at::Tensor(const at::Tensor&)>& replace) {
   return is_nested(wrapper) ? map_nested_components(wrapper, replace)
                             : map_sparse_components(wrapper, replace);
 }
 
-/// Gives `wrapper` the size and the parts of `source`, which is on the same device. A nested tensor has them:
-/// what writes to it keeps its shape.
+/// Assigns the size and the components of `source`, which is on the same device, to `wrapper`. No effect on
+/// nested tensors: writes do not change their shape.
 inline void assign(const at::Tensor& wrapper, const at::Tensor& source) {
   if (!is_nested(wrapper)) {
     assign_sparse(wrapper, source);

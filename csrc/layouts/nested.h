@@ -11,7 +11,7 @@ inline bool is_nested(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_nested() && tensor.layout() == c10::kStrided;
 }
 
-/// A nested tensor of the same shape over the buffer that `replace` makes of its buffer, on that device.
+/// A nested tensor of the same shape over `replace(buffer)`, on the device of that buffer.
 at::Tensor map_nested_components(const at::Tensor& nested,
                                  const std::function<at::Tensor(const at::Tensor&)>& replace);
 

@@ -44,15 +44,16 @@ at::Tensor map_sparse_components(const at::Tensor& sparse,
   const auto parts = parts_of(sparse);
   const at::Tensor first = replace(parts[0]);
   const at::Tensor second = replace(parts[1]);
-  const bool ours = first.device().type() == kDevice;
+  const bool is_device = first.device().type() == kDevice;
   if (is_coo(sparse)) {
-    const auto key = ours ? c10::DispatchKey::SparsePrivateUse1 : c10::DispatchKey::SparseCPU;
-    const c10::DeviceGuard guard(first.device());  // an empty COO tensor has parts on the current device
+    const auto key = is_device ? c10::DispatchKey::SparsePrivateUse1 : c10::DispatchKey::SparseCPU;
+    // A new COO tensor allocates its components on the current device.
+    const c10::DeviceGuard guard(first.device());
     at::Tensor made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), sparse.dtype());
     set_coo(made, sparse, first, second);
     return made;
   }
-  const auto key = ours ? c10::DispatchKey::SparseCsrPrivateUse1 : c10::DispatchKey::SparseCsrCPU;
+  const auto key = is_device ? c10::DispatchKey::SparseCsrPrivateUse1 : c10::DispatchKey::SparseCsrCPU;
   at::Tensor made = at::detail::make_tensor<at::SparseCsrTensorImpl>(c10::DispatchKeySet(key), first.device(),
                                                                      sparse.layout(), sparse.dtype());
   compressed(made)->set_member_tensors(first, second, replace(parts[2]), sparse.sizes());

@@ -1,8 +1,8 @@
-// Sparse tensors: a few dense tensors of the device in one wrapper.
+// Sparse tensors: wrappers over dense tensors of the device (indices and values).
 //
-// A kernel of the CPU gets the same wrapper over aliases of the parts; what it returns is wrapped again over
-// parts that were taken over. Operators on sparse tensors wait: how many elements a result has depends on
-// data.
+// A CPU kernel gets the same wrapper over aliases of the components. Its result becomes a wrapper over
+// components that are taken over as device tensors. Operators on sparse tensors synchronize: the number of
+// elements of a result is data-dependent.
 #pragma once
 
 #include <ATen/SparseCsrTensorUtils.h>
@@ -19,11 +19,11 @@ inline bool is_sparse_layout(const at::Tensor& tensor) {
          (tensor.layout() == c10::kSparse || at::sparse_csr::is_sparse_compressed(tensor));
 }
 
-/// A tensor of the same layout and size over parts that `replace` makes of its parts, on their device.
+/// A tensor of the same layout and size, with the components `replace(component)`, on the device of those.
 at::Tensor map_sparse_components(const at::Tensor& sparse,
                                  const std::function<at::Tensor(const at::Tensor&)>& replace);
 
-/// Gives `sparse` the size and the parts of `source`, which is on the same device.
+/// Assigns the size and the components of `source`, which is on the same device, to `sparse`.
 void assign_sparse(const at::Tensor& sparse, const at::Tensor& source);
 
 }  // namespace openreg

@@ -22,7 +22,7 @@ namespace openreg {
 Pool& pool_of(c10::DeviceIndex device) {
   check_not_forked();
   static auto* pools = [] {
-    const Settings settings = settings_of_environment();  // throws; then the next call tries again
+    const Settings settings = settings_of_environment();  // if this throws, the next call tries again
     auto* made = new std::vector<std::unique_ptr<Pool>>();
     for (int i = 0; i < kMaxDevices; ++i) {
       made->push_back(std::make_unique<Pool>(static_cast<c10::DeviceIndex>(i), settings));
@@ -55,7 +55,7 @@ BlocksByAddress& lazily_cloned() {
   return *all;
 }
 
-// The deleter of memory that was lazily cloned; see is_simple_data_ptr.
+// The deleter of lazily cloned memory; see is_simple_data_ptr.
 void free_by_address(void* ptr) {
   if (C10_UNLIKELY(in_forked_child())) {
     return;
@@ -75,7 +75,8 @@ Block* lazily_cloned_block(const c10::DataPtr& data) {
 }
 
 void refresh_alias(Block* block, size_t bytes) {
-  // An alias that somebody still holds belongs to an earlier use of the block and keeps that use's length.
+  // An alias that is still referenced belongs to an earlier use of the block and keeps the length of that
+  // use.
   if (C10_LIKELY(block->alias && block->alias.use_count() == 1)) {
     block->alias->set_nbytes(bytes);
   } else {
@@ -144,9 +145,9 @@ std::pair<size_t, size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device
   return {free, total};
 }
 
-// c10 asks before it makes memory copy-on-write, and the last holder takes the memory back by its address:
-// then the context has to be the address. Ours is the block, so it is exchanged now, and found by address
-// from then on.
+// c10 calls this before it makes memory copy-on-write. The last owner later releases the memory by its
+// address, so the DataPtr's context must be the address. Ours is the block, so replace the context here; from
+// then on, the block is found by address.
 bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
   if (data.get_deleter() == &free_block && !in_forked_child()) {
     auto& changed = const_cast<c10::DataPtr&>(data);

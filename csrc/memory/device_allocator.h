@@ -1,6 +1,6 @@
-// Device memory for tensors: what torch asks, answered by one pool for each device.
+// The device allocator of torch, over one caching pool per device.
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -12,9 +12,10 @@ namespace openreg {
 
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
-  /// Memory on the current device for its current stream. Opens the device.
+  /// Allocates on the current device, for its current stream. Opens the device.
   c10::DataPtr allocate(size_t bytes) override;
-  /// The same as a block, for those who make the DataPtr themselves. `bytes` is not zero.
+  /// As allocate, but returns the block, for callers that create the DataPtr themselves. `bytes` must not be
+  /// zero.
   Block* allocate_block(c10::DeviceIndex device, size_t bytes);
 
   bool initialized() override;
@@ -29,20 +30,20 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   void copy_data(void* dst, const void* src, size_t bytes) const override;
 };
 
-/// The one allocator. Never destroyed.
+/// The singleton. Never destroyed.
 OPENREG_EXPORT DeviceAllocator& device_allocator();
 
-/// Gives a block back: the deleter of every DataPtr whose context is a Block.
+/// Frees a block: the deleter of every DataPtr whose context is a Block.
 void free_block(void* block);
 
 /// The block at that address if its memory was lazily cloned, else NULL; see is_simple_data_ptr.
 Block* block_at(void* ptr);
 
-/// The block of memory that was lazily cloned, whether or not it is still shared; else NULL.
+/// The block of lazily cloned memory, whether or not it is still shared; else NULL.
 Block* lazily_cloned_block(const c10::DataPtr& data);
 
-/// The block that has the memory of `data`, or NULL if it did not come from this allocator. Storages that are
-/// copies on write of each other have one block.
+/// The block of the memory of `data`, or NULL if the memory is not from this allocator. Copy-on-write
+/// storages of the same memory have the same block.
 inline Block* block_of(const c10::DataPtr& data) {
   if (C10_LIKELY(data.get_deleter() == &free_block)) {
     return static_cast<Block*>(data.get_context());
@@ -50,7 +51,7 @@ inline Block* block_of(const c10::DataPtr& data) {
   return lazily_cloned_block(data);
 }
 
-/// Makes the storage of a new block known to its alias; see Note [Aliases] in block.h.
+/// Prepares the alias of a newly allocated block for `bytes` bytes; see Note [Aliases] in block.h.
 void refresh_alias(Block* block, size_t bytes);
 
 }  // namespace openreg

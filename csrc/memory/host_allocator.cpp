@@ -22,11 +22,12 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
   void record_stream(std::optional<std::vector<c10::Event>>& events, c10::Stream stream) override {
     if (capture_underway() && openreg::stream_is_capturing(stream)) {
-      return;  // the graph will use the block again, so nobody else gets it: it counts an event that never
-               // comes
+      // Replays use the block, so it must not be reused: without an event, its event count never reaches 0.
+      return;
     }
-    // Deleters call this, so nothing may be thrown. A stream that was destroyed cannot record; the default
-    // one is not behind it. Where that cannot either the block is never used again.
+    // Called by deleters, so exceptions are not allowed. A destroyed stream cannot record; the
+    // default stream records instead, which does not wait for the destroyed one. If both fail, the block is
+    // never reused.
     for (const c10::Stream one : {stream, default_stream(stream.device_index())}) {
       try {
         c10::Event event(kDevice);
@@ -48,7 +49,7 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
 
 void free_host(void* context);
 
-// Around the locks of PyTorch's; see Note [Forked children].
+// Checks for a forked child before PyTorch's allocator locks; see Note [Forked children].
 struct HostAllocator final : at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host> {
   using Base = at::CachingHostAllocatorInterface<HostAllocatorImpl, free_host>;
 

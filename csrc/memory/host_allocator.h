@@ -1,6 +1,6 @@
 // Pinned host memory: PyTorch's caching host allocator over orMallocHost.
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -9,10 +9,10 @@
 
 namespace openreg {
 
-/// The one allocator. Never destroyed.
+/// The singleton. Never destroyed.
 OPENREG_EXPORT at::HostAllocator& host_allocator();
 
-/// True if the pointer lies in pinned memory. Opens no device.
+/// Whether the pointer is in pinned memory. Opens no device.
 bool is_pinned(const void* ptr);
 
 }  // namespace openreg

@@ -24,9 +24,9 @@ void set_alias_allocator(c10::Allocator& (*allocator)()) {
 
 ptrdiff_t kernel_view_offset() {
   static const ptrdiff_t offset = [] {
-    ptrdiff_t asked = 0;
-    OR_CHECK(orGetKernelViewOffset(&asked, current_device()));
-    return asked;
+    ptrdiff_t value = 0;
+    OR_CHECK(orGetKernelViewOffset(&value, current_device()));
+    return value;
   }();
   return offset;
 }
@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, 
       C10_LIKELY(block != nullptr && block->alias)) {
     return block->alias;
   }
-  // Memory that came from elsewhere: a blob, nothing at all.
+  // Memory that is not from this allocator, for instance from_blob, or no memory.
   return make_alias_storage(const_cast<void*>(device_storage->data_ptr().get()), device_storage->nbytes());
 }
 

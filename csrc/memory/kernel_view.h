@@ -1,7 +1,7 @@
-// The kernel view: where a kernel finds the bytes of a device pointer.
+// The kernel view: the addresses at which kernels access device memory.
 //
-// A block keeps the CPU storage of its alias (see Note [Aliases] in block.h), which is why this is here and
-// not in kernel/. Thread safety: all functions, from any thread.
+// A block caches the CPU storage of its alias (see Note [Aliases] in block.h), so this belongs to memory/ and
+// not to kernel/. Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -10,21 +10,20 @@
 
 namespace openreg {
 
-/// The distance from a device pointer to the kernel view of the same byte; one for all devices, for ever.
+/// The offset from a device pointer to its kernel-view address; constant, and the same for all devices.
 ptrdiff_t kernel_view_offset();
 
 inline void* kernel_view(void* device_ptr) {
   return static_cast<char*>(device_ptr) + kernel_view_offset();
 }
 
-/// Where an alias that a kernel resizes gets its memory: PyTorch's CPU allocator, unless this is called
-/// first.
+/// Sets the allocator for aliases that a kernel resizes. Default: PyTorch's CPU allocator.
 void set_alias_allocator(c10::Allocator& (*allocator)());
 
-/// A CPU storage over the kernel view of device memory that it does not own.
+/// A CPU storage over the kernel view of device memory, without ownership.
 c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t bytes);
 
-/// A copy-on-write storage gets memory of its own, on its device.
+/// Gives a copy-on-write storage its own memory, on its device.
 void materialize_cow(c10::StorageImpl* device_storage);
 
 /// The alias of a device storage. `writes`: a kernel will write through it.

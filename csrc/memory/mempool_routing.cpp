@@ -21,7 +21,7 @@ struct Route {
 };
 
 struct Routes {
-  std::mutex mutex;  // guards all
+  std::mutex mutex;  // guards the members below
   std::vector<Route> all;
   RouteId latest = 0;
 };
@@ -31,16 +31,16 @@ Routes& routes() {
   return *made;
 }
 
-std::atomic<c10::CaptureId_t> pools_handed_out{0};
+std::atomic<c10::CaptureId_t> last_pool_id{0};
 
 }  // namespace
 
 c10::MempoolId_t graph_pool_handle() {
-  return {0, ++pools_handed_out};
+  return {0, ++last_pool_id};
 }
 
 c10::MempoolId_t capture_pool_handle() {
-  return {++pools_handed_out, 0};
+  return {++last_pool_id, 0};
 }
 
 void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {

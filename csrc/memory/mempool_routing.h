@@ -1,14 +1,16 @@
-// Private pools, and who allocates from them.
+// Private pools, and the routing of allocations to them.
 //
 // Note [Private pools]
-// A private pool is a part of a device's memory with caches of its own. What is allocated from it returns to
-// it, and only those get it for whom there is a route: the streams of a capture, or one thread. A pool has
-// users, graphs and MemPool objects; while it has one, nothing of it is given back or handed to others, since
-// a graph holds the addresses of memory that no tensor owns any more. When the last user has gone, its free
-// segments are given back as all cached memory is: by empty_cache, or before a request fails.
+// A private pool is a part of a device's memory with its own caches. Freed blocks return to the pool that
+// they came from. Only routed allocations use a private pool: those on the streams of a capture, or those of
+// one thread. A pool counts its users: graphs and MemPool objects. While it has a user, its memory is neither
+// released nor used by other pools, because a graph holds addresses of memory that no tensor owns any more.
+// After the last user has gone, its free segments are released like all cached memory: by empty_cache, or
+// before an allocation fails.
 //
-// Numbers are c10::MempoolId_t, as for torch.cuda; {0, 0} is the ordinary pool. All functions may be called
-// from any thread. An allocation asks for its route only while there are any: one relaxed load.
+// Pool ids are c10::MempoolId_t, as in torch.cuda; {0, 0} is the default pool. Thread safety: all functions
+// may be called from any thread. An allocation looks up its route only while routes exist: one relaxed load
+// otherwise.
 #pragma once
 
 #include "common/export.h"
@@ -21,28 +23,28 @@
 
 namespace openreg {
 
-/// The number of a pool for graphs to share. Nothing is allocated yet. As in torch.cuda, the second of the
-/// pair counts pools that were asked for, and the first those of one capture.
+/// A new pool id. Nothing is allocated yet. As in torch.cuda, graph_pool_handle returns {0, n}, for graphs
+/// that share a pool, and capture_pool_handle {n, 0}, for one capture.
 OPENREG_EXPORT c10::MempoolId_t graph_pool_handle();
 c10::MempoolId_t capture_pool_handle();
 
-/// The pool has one user more. It is made if need be.
+/// Increments the use count; creates the pool if it does not exist.
 OPENREG_EXPORT void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
-/// And one less. Forgives a pool that does not exist.
+/// Decrements the use count; no effect if the pool does not exist.
 OPENREG_EXPORT void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept;
-/// Gives back what is free of a pool without users; not while something is captured.
+/// Releases the free segments of a pool without users; no effect during a capture.
 OPENREG_EXPORT void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
-/// How many users it has.
+/// The use count.
 OPENREG_EXPORT int pool_users(c10::DeviceIndex device, c10::MempoolId_t pool);
 
 using RouteId = uint64_t;
 
-/// use_pool; and from now on allocations on the device's streams for which `takes` is true come from the
-/// pool. The latest route goes first. Returns the route's number, which is never used again.
+/// Calls use_pool, and routes allocations on those streams of the device for which `takes` returns true to
+/// the pool. The latest matching route applies. Returns the id of the route; ids are not reused.
 RouteId begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::function<bool(c10::Stream)> takes);
 /// The same for all allocations of the calling thread.
 OPENREG_EXPORT RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolId_t pool);
-/// The pool's users stay.
+/// Removes the route. Does not change the use count.
 OPENREG_EXPORT void end_route(RouteId id) noexcept;
 
 inline std::atomic<int> routes_now{0};

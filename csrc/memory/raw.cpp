@@ -9,7 +9,7 @@
 namespace openreg {
 namespace {
 
-BlocksByAddress& handed() {
+BlocksByAddress& raw_blocks() {
   static auto* all = new BlocksByAddress;
   return *all;
 }
@@ -21,7 +21,7 @@ void* raw_allocate(size_t bytes, c10::Stream stream) {
     return nullptr;
   }
   Block* block = pool_of(stream.device_index()).allocate(bytes, stream.id(), route(stream));
-  handed().add(block->ptr, block);
+  raw_blocks().add(block->ptr, block);
   return block->ptr;
 }
 
@@ -32,9 +32,9 @@ void raw_delete(void* ptr) {
   if (in_forked_child()) {
     return;
   }
-  Block* block = handed().take(ptr);
+  Block* block = raw_blocks().take(ptr);
   TORCH_CHECK_VALUE(block != nullptr, "invalid device pointer: ", ptr,
-                    " is not memory from caching_allocator_alloc, or was deleted already");
+                    " was not returned by caching_allocator_alloc, or was deleted already");
   free_block(block);
 }
 

@@ -1,6 +1,6 @@
-// Device memory for code that has no tensors: an address, cached and ordered as that of tensors.
+// Device memory for code without tensors: plain pointers from the caching pool, in stream order.
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -9,10 +9,10 @@
 
 namespace openreg {
 
-/// Memory for the stream, on its device. Zero bytes give NULL.
+/// Allocates on the stream's device, for that stream. Returns NULL for zero bytes.
 OPENREG_EXPORT void* raw_allocate(size_t bytes, c10::Stream stream);
 
-/// Throws ValueError if the address is not one that raw_allocate gave, or was given back already.
+/// Throws ValueError if raw_allocate did not return this pointer, or it was already deleted.
 OPENREG_EXPORT void raw_delete(void* ptr);
 
 }  // namespace openreg

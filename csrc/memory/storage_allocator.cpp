@@ -25,8 +25,8 @@ class StorageAllocator final : public c10::Allocator {
     return device_allocator().is_simple_data_ptr(data);
   }
 
-  // The copy of a copy-on-write storage, on the stream that is current here. Nobody who has a share in the
-  // memory that is read knows of this stream, so the memory is kept for it.
+  // Materializes a copy-on-write storage, on the current stream. The other owners of the source memory do not
+  // synchronize with this stream, so record the stream on the source block.
   void copy_data(void* dst, const void* src, size_t bytes) const override {
     const DeviceScope scope(device_);
     const c10::Stream stream = current_stream(device_);

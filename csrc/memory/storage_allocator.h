@@ -1,10 +1,10 @@
-// The allocator of a storage: memory of one device, whichever device is current.
+// The allocator of a storage: allocates on one device, whichever device is current.
 //
-// c10 asks a storage's allocator, and tells it nothing but a number of bytes, when a copy-on-write storage
-// (torch._lazy_clone) gets memory of its own. That may happen anywhere, also where no guard has made the
-// storage's device the current one: tensor.data_ptr() is enough.
+// When a copy-on-write storage (torch._lazy_clone) is materialized, c10 calls the storage's allocator with
+// nothing but the number of bytes. That may happen where no guard has set the storage's device, for instance
+// in tensor.data_ptr().
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include <c10/core/Allocator.h>

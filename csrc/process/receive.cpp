@@ -23,7 +23,7 @@ namespace {
 struct Received {
   void* ptr;
   c10::DeviceIndex device;
-  std::vector<c10::Stream> streams;  // under the lock of all_received
+  std::vector<c10::Stream> streams;  // guarded by the mutex of all_received
 };
 
 struct AllReceived {
@@ -42,9 +42,9 @@ void add(std::vector<c10::Stream>& streams, c10::Stream stream) {
   }
 }
 
-// Behind the work of all streams that have used it. What is captured is not in the order of a stream: as all
-// memory from outside of a graph it has to be kept while the graph is used.
-void close_behind(const Received& received) {
+// Closes the handle after the work of all streams that have used the memory. Capturing streams are skipped:
+// as for all memory from outside of a graph, the caller keeps the memory alive while the graph is used.
+void close_in_stream_order(const Received& received) {
   std::vector<c10::Stream> streams = received.streams;
   add(streams, current_stream(received.device));
   if (capture_underway()) {
@@ -54,7 +54,7 @@ void close_behind(const Received& received) {
   for (const c10::Stream stream : streams) {
     void* event = nullptr;
     if (stream != last &&
-        try_record_event(&event, stream)) {  // one that was destroyed has nothing to wait for
+        try_record_event(&event, stream)) {  // fails for a destroyed stream, which is skipped
       block_on_event(event, last);
       destroy_event(event);
     }
@@ -62,15 +62,15 @@ void close_behind(const Received& received) {
   OR_CHECK(orIpcCloseMemHandleAsync(received.ptr, stream_handle(last)));
 }
 
-void let_go(void* context) {
+void release_received(void* context) {
   const std::unique_ptr<Received> received(static_cast<Received*>(context));
   if (in_forked_child()) {
     return;
   }
   try {
-    close_behind(*received);
+    close_in_stream_order(*received);
   } catch (const std::exception&) {
-    // Not in a deleter. The hold ends with the process.
+    // Deleters must not throw. The handle is closed when the process exits.
   }
 }
 
@@ -84,14 +84,15 @@ void wait_for_sender(const SharedStorage& shared) {
 
 c10::Storage wrap(const SharedStorage& shared, void* ptr) {
   auto* received = new Received{ptr, shared.device, {current_stream(shared.device)}};
-  return make_storage(c10::DataPtr(ptr, received, &let_go, c10::Device(kDevice, shared.device)), shared.bytes,
+  return make_storage(c10::DataPtr(ptr, received, &release_received, c10::Device(kDevice, shared.device)),
+                      shared.bytes,
                       /*resizable=*/false);
 }
 
 orIpcMemHandle_t handle_of(const SharedStorage& shared) {
   orIpcMemHandle_t handle;
-  TORCH_CHECK_VALUE(shared.memory.size() == sizeof(handle.bytes), "the handle of shared memory has ",
-                    sizeof(handle.bytes), " bytes, not ", shared.memory.size());
+  TORCH_CHECK_VALUE(shared.memory.size() == sizeof(handle.bytes), "invalid IPC memory handle: expected ",
+                    sizeof(handle.bytes), " bytes, got ", shared.memory.size());
   std::memcpy(handle.bytes, shared.memory.data(), sizeof(handle.bytes));
   return handle;
 }
@@ -102,8 +103,8 @@ void check_length(void* ptr, size_t bytes) {
   OR_CHECK(orPointerGetAttributes(&attributes, ptr));
   const size_t offset = static_cast<size_t>(static_cast<char*>(ptr) - static_cast<char*>(attributes.base));
   TORCH_CHECK_VALUE(attributes.type == orMemoryTypeDevice && bytes <= attributes.size - offset,
-                    "what was received says that it has ", bytes, " bytes, and there are ",
-                    attributes.size - offset, " of shared memory");
+                    "invalid IPC storage: its size is ", bytes, " bytes, but the shared memory has ",
+                    attributes.size - offset, " bytes");
 }
 
 }  // namespace
@@ -121,11 +122,11 @@ c10::Storage receive_storage(const SharedStorage& shared) {
   const std::lock_guard<std::mutex> lock(all.mutex);
   const orError_t answer = orIpcOpenMemHandle(&ptr, &handle);
   if (answer == orErrorNotPermitted) {
-    const std::string words = orGetLastErrorMessage();
+    const std::string message = orGetLastErrorMessage();
     if (c10::Storage own = find_own(shared)) {
       return own;
     }
-    TORCH_CHECK(false, words);
+    TORCH_CHECK(false, message);
   }
   OR_CHECK(answer);
   try {
@@ -138,7 +139,7 @@ c10::Storage receive_storage(const SharedStorage& shared) {
   std::erase_if(all.storages, [](const auto& item) { return item.second.expired(); });
   if (const auto known = all.storages.find(ptr); known != all.storages.end()) {
     if (auto alive = known->second.lock(); alive && alive->nbytes() == shared.bytes) {
-      // It has a hold of its own; this one ends behind the wait for the sender.
+      // That storage has its own open handle. Close this one after the wait for the sender.
       OR_CHECK(orIpcCloseMemHandleAsync(ptr, current_stream_handle(shared.device)));
       return c10::Storage(std::move(alive));
     }
@@ -149,7 +150,7 @@ c10::Storage receive_storage(const SharedStorage& shared) {
 }
 
 bool is_received(const c10::DataPtr& data) {
-  return data.get_deleter() == &let_go;
+  return data.get_deleter() == &release_received;
 }
 
 namespace {

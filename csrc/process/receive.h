@@ -1,11 +1,12 @@
-// Storages of other processes: the side that receives.
+// Storages of other processes: the receiving side.
 //
-// Note [Letting go]
-// A received storage holds the memory of the process that sent it. When its last tensor is gone, kernels that
-// use it may still be on their way, so the hold ends in stream order: behind the work of the stream that
-// received it, of the stream that is current when it goes, and of those that record_stream named.
+// Note [Releasing received memory]
+// A received storage keeps the memory of the sending process open. When its last tensor is freed, kernels
+// that use the memory may still be pending, so the handle is closed in stream order: after the work of the
+// stream that received it, of the stream that is current at the free, and of the streams named by
+// record_stream.
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -16,12 +17,12 @@
 
 namespace openreg {
 
-/// The storage, over the same memory as in the process that shared it. What is received more than once is one
-/// storage while it lives. The current stream waits for what the sender had launched. Throws if the sender
-/// has ended, or what was sent is no longer shared.
+/// Opens the storage over the memory of the process that shared it. Repeated receives of the same memory
+/// return the same storage while it lives. The current stream waits for the work that the sender had
+/// launched. Throws if the sender has exited, or the storage is no longer shared.
 OPENREG_EXPORT c10::Storage receive_storage(const SharedStorage& shared);
 
-/// Whether the memory is another process's.
+/// Whether the memory belongs to another process.
 bool is_received(const c10::DataPtr& data);
 
 }  // namespace openreg

@@ -18,9 +18,9 @@
 namespace openreg {
 namespace {
 
-// One sending.
+// One send of a storage.
 struct Sent {
-  orIpcMemHandle_t name;
+  orIpcMemHandle_t handle;
   std::vector<void*> events;
 };
 
@@ -28,11 +28,11 @@ struct SharedBlock {
   std::vector<Sent> sent;
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   size_t bytes;
-  int owners = 1;  // storages; with none, only we keep the block
+  int owners = 1;  // storages of this process; 0: kept only for other processes
 };
 
 struct Shared {
-  std::mutex mutex;  // guards the map; the pool's is taken under it
+  std::mutex mutex;  // guards the map; lock order: before the pool's mutex
   std::unordered_map<Block*, SharedBlock> blocks;
 };
 
@@ -45,10 +45,10 @@ std::string bytes_of(const orIpcMemHandle_t& handle) {
   return std::string(reinterpret_cast<const char*>(handle.bytes), sizeof(handle.bytes));
 }
 
-// Forgets the sendings that are over; true if none is left.
+// Removes the sends whose handles are retired; returns whether none is left.
 bool retire(SharedBlock& block) {
   std::erase_if(block.sent, [](const Sent& sent) {
-    if (orIpcRetireMemHandle(&sent.name) == orErrorNotReady) {
+    if (orIpcRetireMemHandle(&sent.handle) == orErrorNotReady) {
       return false;
     }
     std::ranges::for_each(sent.events, destroy_event);
@@ -57,8 +57,8 @@ bool retire(SharedBlock& block) {
   return block.sent.empty();
 }
 
-// Forgets the blocks that nobody else has any more, and returns those that only we have kept. They are freed
-// without the lock, since to free may be to wait for Python's or the device's.
+// Removes the blocks that no other process uses any more, and returns those without an owner in this process.
+// The caller frees them without the lock, because a free may wait for the GIL or for the device.
 std::vector<Block*> collect_locked(Shared& shared) {
   std::vector<Block*> unused;
   for (auto item = shared.blocks.begin(); item != shared.blocks.end();) {
@@ -76,7 +76,7 @@ std::vector<Block*> collect_locked(Shared& shared) {
   return unused;
 }
 
-// An event behind what the stream has been given; nothing if that is done.
+// Adds an event after the work of the stream; no effect if the stream is idle.
 void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
   if (query_stream(stream)) {
     return;
@@ -91,8 +91,8 @@ void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
 
 SharedStorage share_storage(const c10::Storage& storage) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  TORCH_CHECK(impl->device_type() == kDevice, "only storages of ", OR_DEVICE_NAME,
-              " are shared here, not of ", impl->device());
+  TORCH_CHECK(impl->device_type() == kDevice, "expected a ", OR_DEVICE_NAME,
+              " storage to share, but got a storage on ", impl->device());
   SharedStorage result;
   result.device = impl->device().index();
   result.bytes = impl->nbytes();
@@ -104,25 +104,25 @@ SharedStorage share_storage(const c10::Storage& storage) {
               " was received from another process, and only the process that made it can send it; send a "
               "clone()");
   Block* block = block_of(impl->data_ptr());
-  TORCH_CHECK(block != nullptr, "this tensor", in_quotes(*impl),
-              " does not own its memory (it is over a blob of ", result.bytes,
-              " bytes), which could be freed while another process uses it; send a clone()");
+  TORCH_CHECK(block != nullptr, "this tensor", in_quotes(*impl), " does not own its memory (", result.bytes,
+              " bytes, for instance from from_blob), which could be freed while another process uses it; "
+              "send a clone()");
   Sent sent;
   try {
     const c10::Stream current = current_stream(result.device);
     add_event(result, sent, current);
     if (block->stream != current.id()) {
-      // A queue pickles on a thread of its own, whose current stream is not the program's.
+      // multiprocessing.Queue pickles on its own thread, whose current stream is not the program's.
       add_event(result, sent, c10::Stream(c10::Stream::UNSAFE, impl->device(), block->stream));
     }
     collect_shared();
     Shared& shared = all_shared();
     const std::lock_guard<std::mutex> lock(shared.mutex);
-    OR_CHECK(orIpcGetMemHandle(&sent.name, block->ptr, result.bytes));
+    OR_CHECK(orIpcGetMemHandle(&sent.handle, block->ptr, result.bytes));
     auto [entry, added] =
         shared.blocks.try_emplace(block, SharedBlock{{}, storage.getWeakStorageImpl(), result.bytes});
     block->shared = true;
-    result.memory = bytes_of(sent.name);
+    result.memory = bytes_of(sent.handle);
     entry->second.sent.push_back(std::move(sent));
   } catch (...) {
     std::ranges::for_each(sent.events, destroy_event);
@@ -135,7 +135,7 @@ c10::Storage find_own(const SharedStorage& wanted) {
   Shared& shared = all_shared();
   const std::lock_guard<std::mutex> lock(shared.mutex);
   for (auto& [block, state] : shared.blocks) {
-    const auto is_wanted = [&](const Sent& sent) { return bytes_of(sent.name) == wanted.memory; };
+    const auto is_wanted = [&](const Sent& sent) { return bytes_of(sent.handle) == wanted.memory; };
     const auto found = std::ranges::find_if(state.sent, is_wanted);
     if (found == state.sent.end()) {
       continue;

@@ -1,13 +1,13 @@
-// Storages for other processes: the side that has the memory.
+// Storages for other processes: the side that owns the memory.
 //
-// Note [Kept while others have it]
-// Each sending of a storage names its memory once in the runtime. A name is over when the process that opened
-// it has let go, or has died; until then the block of the memory is not given back to the pool, even if every
-// tensor over it is gone. Nobody tells us when a name is over: we ask when something is shared, when a shared
-// block is freed, when memory runs out, and when the program calls ipc_collect. A name that nobody has opened
-// yet is waited for, since it may be in a queue.
+// Note [Lifetime of shared memory]
+// Each send of a storage creates one IPC memory handle in the runtime. A handle is retired when the process
+// that opened it has closed it or has exited. Until then, the memory's block is not returned to the pool,
+// even if all of its tensors are freed. There is no notification of a retired handle: the module polls when a
+// storage is shared, when a shared block is freed, when memory runs out, in empty_cache, and when the program
+// calls ipc_collect. A handle that no process has opened yet is not retired, since it may be in a queue.
 //
-// Thread safety: all functions, from any thread.
+// Thread safety: all functions may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -19,23 +19,23 @@
 
 namespace openreg {
 
-/// What another process needs to have the storage: bytes to be carried there, and told to nobody else.
+/// The data by which another process opens the storage. The handle bytes are a secret.
 struct SharedStorage {
   c10::DeviceIndex device = 0;
   size_t bytes = 0;
-  std::string memory;               // empty for a storage without memory
-  std::vector<std::string> events;  // what the storage's work is to be waited for by
+  std::string memory;               // IPC memory handle; empty for a storage without memory
+  std::vector<std::string> events;  // IPC event handles that the receiver waits for
 };
 
-/// Names the storage for one process. Work that is already launched on the current stream, and on the stream
-/// that allocated the memory, is waited for by the receiver's stream. Throws for a storage that itself was
-/// received.
+/// Creates a handle for one receiving process. The receiver's stream waits for the work that is already
+/// launched on the current stream and on the stream that allocated the memory. Throws for a storage that was
+/// itself received.
 OPENREG_EXPORT SharedStorage share_storage(const c10::Storage& storage);
 
-/// The storage, if it is this process that has shared it: the same, or one over the same memory.
+/// The storage, if this process has shared it: the same one, or a new one over the same memory.
 c10::Storage find_own(const SharedStorage& shared);
 
-/// Gives back what no other process has any more.
+/// Frees blocks that no other process uses any more.
 OPENREG_EXPORT void collect_shared();
 
 }  // namespace openreg

@@ -1,11 +1,11 @@
-// How the device gets into torch.profiler: a child of Kineto's profiler, which writes down one host activity
-// for each call that launched something and one device activity for what was launched.
+// The device in torch.profiler: a child profiler of Kineto, which writes one host activity for each call that
+// launched work and one device activity for that work.
 //
-// Note [Links]
-// torch gives every operator that it records a number, and pushes and pops it through the session on the
-// thread of the operator. A launch keeps the number on top (profiler/recorder.h), and Kineto turns it into
-// the operator's own activity: that is what `linked` is, and what makes device time appear beside operators
-// in tables. An arrow from a call to its kernel is a flow, whose id is the correlation number of the launch.
+// Note [Linking activities]
+// torch assigns an id to every operator that it records, and pushes and pops it through the session on the
+// operator's thread. A launch stores the innermost id (profiler/recorder.h), and Kineto resolves it to the
+// operator's activity. This is `linked`; it makes device time appear beside operators in tables. An arrow
+// from a call to its kernel is a flow, whose id is the correlation id of the launch.
 #include "device/device.h"
 #include "device/on_device.h"
 #include "profiler/clock.h"
@@ -37,7 +37,7 @@ ActivityType type_on_device(orTraceKind kind) {
   }
 }
 
-// As CUDA's profiler names them, so that tools that look for copies find them.
+// The names of CUDA's profiler, so that tools recognize copies.
 const char* copy_name(orMemcpyKind kind) {
   switch (kind) {
     case orMemcpyHostToDevice:
@@ -66,12 +66,12 @@ class Session final : public libkineto::IActivityProfilerSession {
  public:
   explicit Session(std::set<ActivityType> types) : types_(std::move(types)) {}
 
-  // A session that is dropped before its end, by an exception, must not go on subscribing.
+  // Unsubscribes if the session is destroyed before its end, for instance by an exception.
   ~Session() override {
     try {
       stop();
     } catch (const std::exception&) {
-      // A forked child cannot, and need not.
+      // Fails in a forked child, where it is not needed.
     }
   }
 
@@ -79,7 +79,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     recording_ = start_recording() == orSuccess;
     if (!recording_) {
       errors_.emplace_back(orGetLastErrorMessage());
-      TORCH_WARN("the profiler does not see ", OR_DEVICE_NAME, ": ", errors_.back());
+      TORCH_WARN("the profiler cannot record ", OR_DEVICE_NAME, " activities: ", errors_.back());
       status_ = libkineto::TraceStatus::ERROR;
       return;
     }
@@ -117,8 +117,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     name_rows(logger, start);
   }
 
-  // Kineto asks for one device, and makes up names for all if there is none; the others are named with the
-  // rows.
+  // Kineto queries one device, and generates names for all devices if there is none. name_rows names the
+  // other devices.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
     return std::make_unique<libkineto::DeviceInfo>(device_info(0));
   }
@@ -137,7 +137,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     return json;
   }
 
-  // How much was launched and had not finished when the profile ended.
+  // The number of launches that had not finished when the profile ended.
   std::unordered_map<std::string, std::string> getMetadata() override {
     return {{fmt::format("{}_unfinished", OR_DEVICE_NAME), std::to_string(unfinished_)}};
   }
@@ -169,7 +169,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     added.addMetadata("correlation", activity.correlation);
   }
 
-  // A synchronization has no launch: what it waits for is the activity.
+  // A synchronization has no launch: the wait itself is the activity.
   void write_call(const Activity& activity) {
     const bool waits = activity.kind == orTraceSynchronize;
     const std::optional<Interval>& when = waits ? activity.work : activity.call;
@@ -182,7 +182,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     added.threadId = activity.thread;
     link(added, activity, true);
     if (waits) {
-      added.flow = {};  // nothing for an arrow to point to
+      added.flow = {};  // no device activity to link to
       added.addMetadata("device", activity.device);
       added.addMetadata("stream", activity.stream);
     }
@@ -213,7 +213,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     extend_ranges(activity, {added.device, added.resource});
   }
 
-  // On the device a range reaches from the first to the last of what was launched inside of it.
+  // On the device, a range spans all work that was launched inside it.
   void extend_ranges(const Activity& activity, Row row) {
     for (const OpenRange* range = activity.range.get(); range != nullptr; range = range->outer.get()) {
       const auto [found, fresh] = ranges_.try_emplace({row, range->id}, *activity.work);
@@ -242,8 +242,8 @@ class Session final : public libkineto::IActivityProfilerSession {
       devices.insert(device);
       logger.handleResourceInfo(
           row_info(device, stream,
-                   stream < kForeignStreams ? fmt::format("stream {}", stream)
-                                            : fmt::format("external stream {}", stream - kForeignStreams)),
+                   stream < kExternalStreams ? fmt::format("stream {}", stream)
+                                             : fmt::format("external stream {}", stream - kExternalStreams)),
           time);
     }
     devices.erase(0);
@@ -276,12 +276,12 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types,
                                                                  const libkineto::Config&) override {
-    std::set<ActivityType> ours;
-    std::ranges::set_intersection(types, types_, std::inserter(ours, ours.end()));
-    // Host calls alone are asked for by every profile of the CPU.
-    const bool wanted = std::ranges::any_of(
-        ours, [](ActivityType type) { return type != ActivityType::PRIVATEUSE1_RUNTIME; });
-    return wanted ? std::make_unique<Session>(std::move(ours)) : nullptr;
+    std::set<ActivityType> supported;
+    std::ranges::set_intersection(types, types_, std::inserter(supported, supported.end()));
+    // Every CPU profile requests PRIVATEUSE1_RUNTIME; that alone does not start a session.
+    const bool has_device_types = std::ranges::any_of(
+        supported, [](ActivityType type) { return type != ActivityType::PRIVATEUSE1_RUNTIME; });
+    return has_device_types ? std::make_unique<Session>(std::move(supported)) : nullptr;
   }
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t,

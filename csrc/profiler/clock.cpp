@@ -22,7 +22,7 @@ void ClockMap::finish() {
   end_ = measure();
 }
 
-// The reading between two others that lie closest together was disturbed least.
+// The sample whose two monotonic readings are closest together has the smallest error.
 ClockMap::Sample ClockMap::measure() {
   Sample best{};
   int64_t narrowest = std::numeric_limits<int64_t>::max();
@@ -40,13 +40,13 @@ ClockMap::Sample ClockMap::measure() {
 }
 
 int64_t ClockMap::unix_ns(int64_t monotonic_ns) const {
-  const int64_t drift = end_.distance_ns - begin_.distance_ns;
+  const int64_t drift = end_.offset_ns - begin_.offset_ns;
   const int64_t span = end_.monotonic_ns - begin_.monotonic_ns;
   if (drift == 0 || span <= 0) {
-    return monotonic_ns + begin_.distance_ns;
+    return monotonic_ns + begin_.offset_ns;
   }
   const double part = static_cast<double>(monotonic_ns - begin_.monotonic_ns) / static_cast<double>(span);
-  return monotonic_ns + begin_.distance_ns + static_cast<int64_t>(static_cast<double>(drift) * part);
+  return monotonic_ns + begin_.offset_ns + static_cast<int64_t>(static_cast<double>(drift) * part);
 }
 
 }  // namespace openreg

@@ -1,8 +1,8 @@
-// From the runtime's clock to the one that torch's profiler writes down.
+// Converts the runtime's timestamps to the clock of torch's profiler.
 //
-// The runtime reads CLOCK_MONOTONIC, which no administrator sets; the profiler's times are of CLOCK_REALTIME.
-// The distance between the two is measured at both ends of a session, since a system may slew the second, and
-// taken in proportion in between.
+// The runtime reads CLOCK_MONOTONIC, which cannot be set; the profiler uses CLOCK_REALTIME. The offset
+// between the two is measured at both ends of a session, because the system may slew CLOCK_REALTIME, and
+// interpolated in between.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace openreg {
 
 class ClockMap {
  public:
-  /// Measures at the beginning of a session.
+  /// Measures the offset at the beginning of a session.
   ClockMap();
-  /// Measures at its end.
+  /// Measures the offset at its end.
   void finish();
-  /// Nanoseconds of CLOCK_MONOTONIC as nanoseconds since 1970.
+  /// Converts nanoseconds of CLOCK_MONOTONIC to nanoseconds since 1970.
   int64_t unix_ns(int64_t monotonic_ns) const;
 
  private:
   struct Sample {
     int64_t monotonic_ns;
-    int64_t distance_ns;
+    int64_t offset_ns;
   };
   static Sample measure();
 

@@ -1,8 +1,8 @@
-// What torch.autograd.profiler.emit_nvtx is for CUDA: while it is on, every operator of the thread and of its
-// backward is a range of the runtime's trace, for whatever listens there.
+// The counterpart of CUDA's torch.autograd.profiler.emit_nvtx: while it is enabled, every operator of the
+// thread and of its backward is a range of the runtime's trace.
 //
-// torch enables it by the profiler state PRIVATEUSE1 and calls what is registered here; see emit_ranges in
-// python/torch_openreg/openreg/profiler.py.
+// torch enables it by the profiler state PRIVATEUSE1 and calls the function that is registered here; see
+// emit_ranges in python/torch_openreg/openreg/profiler.py.
 #include "profiler/ranges.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,44 +16,44 @@
 namespace torch::profiler::impl {
 namespace {
 
-// What disableProfiler finds and takes away.
+// The state that disableProfiler removes.
 struct EmitState final : ProfilerStateBase {
   using ProfilerStateBase::ProfilerStateBase;
   ActiveProfilerType profilerType() override { return ActiveProfilerType::PRIVATEUSE1; }
   void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {}
 };
 
-void write_sizes(std::ostream& words, c10::ArrayRef<const c10::IValue> inputs) {
-  words << ", sizes = [";
+void write_sizes(std::ostream& text, c10::ArrayRef<const c10::IValue> inputs) {
+  text << ", sizes = [";
   const char* comma = "";
   for (const c10::IValue& input : inputs) {
-    words << comma;
+    text << comma;
     comma = ", ";
     if (input.isTensor() && input.toTensor().defined()) {
-      words << input.toTensor().sizes();
+      text << input.toTensor().sizes();
     } else {
-      words << "[]";
+      text << "[]";
     }
   }
-  words << ']';
+  text << ']';
 }
 
-// That enter has pushed.
+// Marks that enter() has pushed a range.
 struct Entered final : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& function) {
-  if (openreg::telling_profiler()) {
+  if (openreg::reporting_to_profiler()) {
     return nullptr;
   }
-  std::ostringstream words;
-  words << function.name();
+  std::ostringstream text;
+  text << function.name();
   if (function.seqNr() >= 0) {
-    words << ", seq = " << function.seqNr();
+    text << ", seq = " << function.seqNr();
   }
   if (function.needsInputs()) {
-    write_sizes(words, function.inputs());
+    write_sizes(text, function.inputs());
   }
-  static_cast<void>(orTraceRangePush(words.str().c_str(), nullptr));
+  static_cast<void>(orTraceRangePush(text.str().c_str(), nullptr));
   return std::make_unique<Entered>();
 }
 

@@ -1,5 +1,5 @@
-// Kineto, which is inside of torch, and what differs between the versions of it. Each entry says with which
-// oldest torch it can go.
+// Kineto, which is part of torch, and the differences between its versions. Each entry names the torch
+// version that makes it obsolete.
 #pragma once
 
 #include <IActivityProfiler.h>
@@ -17,8 +17,8 @@
 
 namespace openreg {
 
-/// Has Kineto make one when it first profiles. Where torch has no registry for this, Kineto is told by
-/// itself. Goes when 2.13 is the oldest.
+/// Registers a factory: Kineto creates the profiler when it first profiles. Without torch's registry,
+/// registers with Kineto directly. Remove when 2.13 is the oldest supported version.
 template <typename Profiler>
 bool register_profiler() {
   const auto factory = [] { return std::unique_ptr<libkineto::IActivityProfiler>(new Profiler); };
@@ -30,7 +30,8 @@ bool register_profiler() {
   return true;
 }
 
-/// The name of a stream's row. Goes when 2.13 is the oldest: it is an aggregate.
+/// The label of a stream's row. Remove when 2.13 is the oldest supported version: ResourceInfo is then an
+/// aggregate.
 template <typename Info = libkineto::ResourceInfo>
 Info row_info(int32_t device, int32_t stream, std::string name) {
   if constexpr (std::is_aggregate_v<Info>) {

@@ -11,53 +11,53 @@
 namespace openreg {
 namespace {
 
-thread_local bool telling = false;
+thread_local bool reporting = false;
 
-class Telling {
+class ReportScope {
  public:
-  Telling() : before_(std::exchange(telling, true)) {}
-  ~Telling() { telling = before_; }
+  ReportScope() : before_(std::exchange(reporting, true)) {}
+  ~ReportScope() { reporting = before_; }
 
  private:
   bool before_;
 };
 
-std::unique_ptr<at::RecordFunction> tell_profiler(const std::string& name) {
-  const Telling scope;
-  auto told = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
-  if (told->isActive()) {
-    told->before(name);
+std::unique_ptr<at::RecordFunction> report_to_profiler(const std::string& name) {
+  const ReportScope scope;
+  auto record = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+  if (record->isActive()) {
+    record->before(name);
   }
-  return told;
+  return record;
 }
 
-struct ToldRange {
+struct ReportedRange {
   int depth;
-  std::unique_ptr<at::RecordFunction> told;
+  std::unique_ptr<at::RecordFunction> record;
 };
 
-std::vector<ToldRange>& my_ranges() {
-  static thread_local std::vector<ToldRange> ranges;
+std::vector<ReportedRange>& my_ranges() {
+  static thread_local std::vector<ReportedRange> ranges;
   return ranges;
 }
 
 }  // namespace
 
-bool telling_profiler() {
-  return telling;
+bool reporting_to_profiler() {
+  return reporting;
 }
 
 int range_push(const std::string& name) {
   int depth = 0;
   OR_CHECK(orTraceRangePush(name.c_str(), &depth));
-  my_ranges().push_back({depth, tell_profiler(name)});
+  my_ranges().push_back({depth, report_to_profiler(name)});
   return depth;
 }
 
 int range_pop() {
   int depth = 0;
   OR_CHECK(orTraceRangePop(&depth));
-  // A range that somebody pushed with the runtime's own function has no partner here.
+  // A range that was pushed directly with orTraceRangePush has no counterpart here.
   if (auto& ranges = my_ranges(); !ranges.empty() && ranges.back().depth == depth) {
     ranges.pop_back();
   }
@@ -76,7 +76,7 @@ void range_end(uint64_t id) {
 
 void mark(const std::string& name) {
   OR_CHECK(orTraceMark(name.c_str()));
-  tell_profiler(name);
+  report_to_profiler(name);
 }
 
 }  // namespace openreg

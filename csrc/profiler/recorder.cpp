@@ -31,12 +31,12 @@ struct Return {
 
 struct Launch {
   Activity activity;
-  uint64_t stream;  // as orStreamGetId
+  uint64_t stream;  // id of orStreamGetId
 };
 
-// What one thread has been told.
+// Trace records received on one thread.
 struct Shard {
-  std::mutex mutex;  // guards the lists; the thread's own but for the start and the stop
+  std::mutex mutex;  // guards the lists; uncontended except at start and stop
   std::vector<Launch> launches;
   std::vector<Return> returns;
   std::vector<Finish> finishes;
@@ -53,7 +53,7 @@ std::atomic<bool> recording{false};
 struct Shards {
   std::mutex mutex;  // guards the lists, not the shards
   std::deque<Shard> all;
-  std::vector<Shard*> left;  // by threads that have ended
+  std::vector<Shard*> unused;  // of threads that have exited
 };
 
 Shards& shards() {
@@ -61,25 +61,25 @@ Shards& shards() {
   return *made;
 }
 
-// A shard outlives its thread, as what it holds does, and is then the next thread's.
+// A shard and its records outlive its thread; a later thread reuses the shard.
 class MyShard {
  public:
   ~MyShard() {
     if (shard_ != nullptr && !in_forked_child()) {
       std::lock_guard<std::mutex> lock(shards().mutex);
-      shards().left.push_back(std::exchange(shard_, nullptr));
+      shards().unused.push_back(std::exchange(shard_, nullptr));
     }
   }
 
   Shard& get() {
     if (C10_UNLIKELY(shard_ == nullptr)) {
       std::lock_guard<std::mutex> lock(shards().mutex);
-      std::vector<Shard*>& left = shards().left;
-      if (left.empty()) {
+      std::vector<Shard*>& unused = shards().unused;
+      if (unused.empty()) {
         shard_ = &shards().all.emplace_back();
       } else {
-        shard_ = left.back();
-        left.pop_back();
+        shard_ = unused.back();
+        unused.pop_back();
       }
     }
     return *shard_;
@@ -94,8 +94,8 @@ Shard& my_shard() {
   return mine.get();
 }
 
-// Where this thread is in the program. A session that begins or ends in the middle of an operator leaves
-// pushes without pops, and pops without pushes: the first must not leak into the next session.
+// The operators and ranges in progress on this thread. A session that begins or ends during an operator
+// leaves pushes without pops, and pops without pushes. Unmatched pushes must not leak into the next session.
 struct Place {
   uint64_t session = 0;
   std::vector<uint64_t> operations;
@@ -138,9 +138,9 @@ void note_launch(Shard& shard, const orTraceRecord& record) {
   shard.launches.push_back({std::move(activity), record.stream});
 }
 
-void told(const orTraceRecord* record, void*) {
+void on_trace_record(const orTraceRecord* record, void*) {
   if (C10_UNLIKELY(in_forked_child())) {
-    return;  // the end of a range that was open at the fork
+    return;  // end of a range that was open at the fork
   }
   Shard& shard = my_shard();
   std::lock_guard<std::mutex> lock(shard.mutex);
@@ -162,7 +162,7 @@ void told(const orTraceRecord* record, void*) {
 
 int32_t stream_number(int32_t device, uint64_t id) {
   const c10::StreamId number = device < 0 ? 0 : number_of_stream(static_cast<c10::DeviceIndex>(device), id);
-  return number >= 0 ? static_cast<int32_t>(number) : kForeignStreams + static_cast<int32_t>(id);
+  return number >= 0 ? static_cast<int32_t>(number) : kExternalStreams + static_cast<int32_t>(id);
 }
 
 template <typename Record>
@@ -175,7 +175,7 @@ std::unordered_map<uint64_t, const Record*> by_correlation(const std::vector<Rec
   return found;
 }
 
-std::vector<Activity> put_together(std::vector<Launch> launches, const std::vector<Return>& returns,
+std::vector<Activity> join_records(std::vector<Launch> launches, const std::vector<Return>& returns,
                                    const std::vector<Finish>& finishes) {
   const auto returned = by_correlation(returns);
   const auto finished = by_correlation(finishes);
@@ -204,7 +204,7 @@ std::vector<Activity> put_together(std::vector<Launch> launches, const std::vect
 
 orError_t start_recording() {
   if (recording.load(std::memory_order_relaxed)) {
-    return orTraceSubscribe(&told, nullptr);  // which refuses, in words; what is recorded stays
+    return orTraceSubscribe(&on_trace_record, nullptr);  // returns an error with a message; keeps the records
   }
   {
     std::lock_guard<std::mutex> lock(shards().mutex);
@@ -215,7 +215,7 @@ orError_t start_recording() {
   }
   session.fetch_add(1, std::memory_order_relaxed);
   recording.store(true, std::memory_order_relaxed);
-  const orError_t answer = orTraceSubscribe(&told, nullptr);
+  const orError_t answer = orTraceSubscribe(&on_trace_record, nullptr);
   if (answer != orSuccess) {
     recording.store(false, std::memory_order_relaxed);
   }
@@ -238,7 +238,7 @@ std::vector<Activity> stop_recording() {
       shard.clear();
     }
   }
-  return put_together(std::move(launches), returns, finishes);
+  return join_records(std::move(launches), returns, finishes);
 }
 
 void push_operation(uint64_t id) {

@@ -1,14 +1,13 @@
-// The runtime's trace, collected: every launch of the process while recording is on, each with the operator
-// and the ranges of the program in which it was made.
+// Collects the runtime's trace: every launch of the process while recording is on, with the operator and the
+// record_function ranges in which it was made.
 //
-// Note [Collecting]
-// A launch is told on the launching thread, its finish on whatever thread ran it. Each thread appends to
-// lists of its own, so that threads do not meet; stop_recording puts the two halves together by their
-// correlation number. What a finish tells after stop_recording is dropped: whoever wants it waits for the
-// device first.
+// Note [Collecting trace records]
+// A launch is reported on the launching thread, its completion on the thread that ran it. Each thread appends
+// to its own lists, so threads do not contend; stop_recording joins the records by their correlation id.
+// Completions after stop_recording are dropped: a caller that needs them synchronizes the device first.
 //
-// Thread safety: recording is started and stopped by one caller at a time; everything else is any thread's,
-// and about that thread alone.
+// Thread safety: one caller at a time starts and stops recording. All other functions may be called from any
+// thread and affect only that thread.
 #pragma once
 
 #include "common/export.h"
@@ -29,7 +28,7 @@ struct OpenRange {
   std::shared_ptr<const OpenRange> outer;
 };
 
-inline constexpr int32_t kForeignStreams = 1000;
+inline constexpr int32_t kExternalStreams = 1000;
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 struct Interval {
@@ -40,26 +39,26 @@ struct Interval {
 struct Activity {
   orTraceKind kind;
   std::string name;
-  const char* function;  // of openreg.h
+  const char* function;  // the called function of openreg.h
   int32_t device;        // -1 for ranges and marks
-  int32_t stream;        // torch's number, or kForeignStreams and the runtime's if it is not one of ours
+  int32_t stream;        // torch's number; for external streams, kExternalStreams + the runtime's id
   uint64_t correlation;
   size_t bytes;
   orMemcpyKind copy_kind;
-  int32_t thread;                          // that launched it, as the system numbers threads
-  uint64_t operation;                      // torch's number of the operator in progress; 0: none
+  int32_t thread;                          // the launching thread (gettid)
+  uint64_t operation;                      // torch's id of the operator in progress; 0: none
   std::shared_ptr<const OpenRange> range;  // the innermost, or null
-  std::optional<Interval> call;            // of the launching call; synchronizations and ranges have none
-  std::optional<Interval> work;            // when it ran; none if it had not finished
+  std::optional<Interval> call;            // the launching call; none for synchronizations and ranges
+  std::optional<Interval> work;            // the execution; none if it has not finished
   orError_t result = orSuccess;
 };
 
-/// orErrorNotPermitted if somebody else has subscribed to the runtime's trace.
+/// Returns orErrorNotPermitted if the runtime's trace has another subscriber.
 [[nodiscard]] OPENREG_EXPORT orError_t start_recording();
-/// What was launched since, in no particular order.
+/// The launches since start_recording, in no particular order.
 OPENREG_EXPORT std::vector<Activity> stop_recording();
 
-/// The operator that this thread is in, by torch's number, and the ranges.
+/// The operator in progress on this thread, by torch's id, and the ranges.
 void push_operation(uint64_t id);
 void pop_operation();
 void push_range(uint64_t id);

@@ -1,4 +1,4 @@
-// What torch's profiler does without Kineto (use_kineto=False): an event before and one after each operator.
+// torch's profiler without Kineto (use_kineto=False): records an event before and after each operator.
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"

@@ -1,6 +1,6 @@
-// Inside a kernel the profiler records no operators: what a CPU kernel calls is the device's affair,
-// whichever thread runs it. The launch and the kernel are in the trace. Nor while shapes are inferred: that
-// is ours.
+// Disables the profiler's recording of operators inside a kernel: operators that a CPU kernel calls are
+// internal to the device. The trace contains the launch and the kernel. Also used while output shapes are
+// inferred.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -29,14 +29,14 @@ constexpr uint32_t high(uint64_t word) {
   return static_cast<uint32_t>(word >> 32);
 }
 
-// The engine of the CPU's generators, filled from Philox. The counters are those of CUDA's threads: the place
-// in the sequence, and the number of the thread, here of the block of four words.
+// The engine of CPU generators, with its state filled from Philox. The counters are as in CUDA: the position
+// in the sequence, and the thread index, here the index of the block of four words.
 at::mt19937 engine_at(RandomState state) {
   const PhiloxKey key{low(state.seed), high(state.seed)};
   const uint64_t place = state.offset / kNumbersPerLaunch;
   at::mt19937_data_pod data{};
   data.seed_ = state.seed;
-  data.left_ = 1;  // exhausted: the first draw stirs the state
+  data.left_ = 1;  // exhausted: the first draw generates the next state
   data.seeded_ = true;
   data.next_ = 0;
   static_assert(at::MERSENNE_STATE_N % 4 == 0);
@@ -49,12 +49,11 @@ at::mt19937 engine_at(RandomState state) {
   return engine;
 }
 
-// Some tensors have a size and no bytes.
+// Some tensors have a size but no data.
 void check_data(bool has_data) {
-  TORCH_CHECK(
-      has_data,
-      "the tensor that is given as a generator's state has no data on the host, as a fake tensor, one "
-      "that wraps others or one whose storage was resized; give the tensor that get_state has returned");
+  TORCH_CHECK(has_data,
+              "the state tensor of a generator has no data on the host (a fake tensor, a tensor subclass, or "
+              "a tensor with a resized storage); pass the tensor that get_state returned");
 }
 
 }  // namespace
@@ -91,7 +90,7 @@ void Generator::check_uncaptured(const char* what) const {
 }
 
 void Generator::set_current_seed(uint64_t seed) {
-  if (seed != current_seed()) {  // as on CUDA: the seed that it has already is allowed in a capture
+  if (seed != current_seed()) {  // as in CUDA, a capture may set the seed again to its current value
     check_uncaptured("seeding a generator");
   } else if (capturing(device().index())) {
     return;
@@ -113,7 +112,7 @@ void Generator::set_offset(uint64_t offset) {
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
-  // Such a tensor answers questions in Python, which may ask for this generator, whose lock is held.
+  // The metadata queries of a Python tensor subclass may call this generator, whose mutex is held.
   check_data(!state.key_set().has(c10::DispatchKey::Python));
   at::detail::check_rng_state(state);
   TORCH_CHECK(state.numel() == kStateBytes, "RNG state is wrong size: seed and offset are ", kStateBytes,
@@ -124,7 +123,7 @@ void Generator::set_state(const c10::TensorImpl& state) {
   RandomState read{};
   std::memcpy(&read, bytes, sizeof(read));
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch,
-              ", got ", read.offset, ": these bytes are not the state of a generator of ", OR_DEVICE_NAME);
+              ", got ", read.offset, ": the tensor is not the state of a ", OR_DEVICE_NAME, " generator");
   check_uncaptured("setting a generator's state");
   source_->set(read);
 }
@@ -132,7 +131,7 @@ void Generator::set_state(const c10::TensorImpl& state) {
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
   check_uncaptured("reading a generator's state");
   const RandomState now = source_->get();
-  // Not at::empty: a dispatch mode, as that for fake tensors, would make a tensor of its own.
+  // Not at::empty: a dispatch mode, for instance FakeTensorMode, would intercept it.
   at::Tensor state =
       at::detail::empty_cpu({kStateBytes}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
   std::memcpy(state.mutable_data_ptr(), &now, sizeof(now));
@@ -142,7 +141,7 @@ c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
 void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
   const auto* generator = dynamic_cast<const Generator*>(other.get());
   TORCH_CHECK(generator != nullptr, "Expected a ", OR_DEVICE_NAME,
-              " Generator, to share its state; got one for ", other->device());
+              " Generator to share its state, but got one on ", other->device());
   source_ = generator->source_;
 }
 
@@ -181,7 +180,7 @@ RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::Devic
 const at::Generator& generator_at(RandomState state) {
   static thread_local const at::Generator generator = at::detail::createCPUGenerator();
   auto* impl = generator.get<at::CPUGeneratorImpl>();
-  impl->set_current_seed(state.seed);  // forgets numbers that were drawn in pairs
+  impl->set_current_seed(state.seed);  // also clears cached normal samples, which are drawn in pairs
   impl->set_engine(engine_at(state));
   return generator;
 }

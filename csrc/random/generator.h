@@ -1,16 +1,16 @@
-// The device's random numbers: a seed and an offset.
+// The device's random number generator: a seed and an offset.
 //
 // Note [Random numbers]
-// A random operator takes its numbers from one place that is decided at the launch: the generator's seed and
-// offset, and the offset then moves on. So launch order alone decides the numbers, whatever the schedule and
-// however many streams. Kernels are borrowed from the CPU and want a CPU generator: each run gets one of its
-// own, whose whole state is what Philox (random/philox.h) gives at that seed and offset.
+// A random operator draws from a position that is fixed at the launch: the generator's seed and offset. The
+// launch then advances the offset. So the launch order alone determines the numbers, for every schedule and
+// any number of streams. CPU kernels require a CPU generator: each run gets one whose whole state is computed
+// by Philox (random/philox.h) from that seed and offset.
 //
-// Generators may share their state, as CUDA's do for graphs: graphsafe_get_state returns one that does, and
-// graphsafe_set_state makes a generator use another's.
+// Generators may share their state, as CUDA's do for graphs: graphsafe_get_state returns a generator that
+// shares the state, and graphsafe_set_state makes a generator share the state of another.
 //
-// Thread safety: the state has a lock of its own, under which nothing else is called. Which state a generator
-// uses is changed under the generator's mutex, as GeneratorImpl says.
+// Thread safety: the state has its own lock, a leaf of the lock order. The choice of the state that a
+// generator uses is guarded by the generator's mutex, as GeneratorImpl requires.
 #pragma once
 
 #include "common/export.h"
@@ -22,33 +22,33 @@
 
 namespace openreg {
 
-/// Where the numbers of one launch come from.
+/// The position from which one launch draws.
 struct RandomState {
   uint64_t seed;
   uint64_t offset;
 };
 
-/// The same for a launch that may be captured: its distance from `base`, which each replay sets. See
-/// Note [Random numbers in graphs].
+/// The same for a launch that may be captured: an offset from `base`, which each replay sets. See Note
+/// [Random numbers in graphs].
 struct RandomPlace {
   RandomState state{};
-  const RandomState* base = nullptr;                      // null: `state` is the place
-  c10::intrusive_ptr<c10::intrusive_ptr_target> owner{};  // of base
+  const RandomState* base = nullptr;                      // null: `state` is absolute
+  c10::intrusive_ptr<c10::intrusive_ptr_target> owner{};  // keeps base alive
 
   RandomState now() const {
     return base == nullptr ? state : RandomState{base->seed, base->offset + state.offset};
   }
 };
 
-inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of Philox's block, as on CUDA
+inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of a Philox block, as in CUDA
 
-/// What one generator, or several that share it, have left to give.
+/// The state of one generator, or of several that share it.
 class RandomSource final : public c10::intrusive_ptr_target {
  public:
   explicit RandomSource(RandomState state) : state_(state) {}
 
-  /// The place for one launch; the next launch gets the next one. Or for several: `numbers` is a multiple of
-  /// kNumbersPerLaunch.
+  /// Returns the position for one launch, and advances by `numbers`, a multiple of kNumbersPerLaunch. A graph
+  /// replay reserves for several launches at once.
   RandomState reserve(uint64_t numbers = kNumbersPerLaunch);
   RandomState get() const;
   void set(RandomState state);
@@ -78,20 +78,21 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override;
-  // Where a generator is, is not known during a capture.
+  // Throws during a capture: the state is known only at each replay.
   void check_uncaptured(const char* what) const;
 
   c10::intrusive_ptr<RandomSource> source_;
 };
 
-/// The generator that operators of the device use when none is given. Never destroyed.
+/// The device's default generator. Never destroyed.
 OPENREG_EXPORT const at::Generator& default_generator(c10::DeviceIndex device);
 
-/// The place for one launch on the device's current stream, from `given` or the device's default. Throws if
-/// `given` is not a generator of this device type.
+/// Reserves the position for one launch on the device's current stream, from `given` or the default
+/// generator. Throws if `given` is not a generator of this device type.
 RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device);
 
-/// A CPU generator at that place. It belongs to the calling thread, until its next call.
+/// A CPU generator at that position. It belongs to the calling thread and is valid until the thread's next
+/// call.
 const at::Generator& generator_at(RandomState state);
 
 }  // namespace openreg

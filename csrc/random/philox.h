@@ -1,6 +1,6 @@
 // Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3): four random words
-// from a counter of four words and a key of two. There is no state, so any thread can have any place of the
-// sequence at once.
+// from a counter of four words and a key of two. Stateless: any thread can compute any position of the
+// sequence directly.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// The known answers that the authors publish with their library, Random123.
+// Known answers of the authors' library, Random123.
 static_assert(philox({0, 0, 0, 0}, {0, 0}) == PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
 static_assert(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
               PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});

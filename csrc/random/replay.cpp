@@ -17,9 +17,9 @@ Captures& captures() {
   return *made;
 }
 
-// The argument block of the kernel that writes a cell. It keeps the cell alive.
+// The arguments of the kernel that writes a cell. They keep the cell alive.
 struct Write {
-  RandomReplay* owner;  // a reference
+  RandomReplay* owner;  // a counted reference
   RandomState* cell;
   RandomState value;
 
@@ -31,7 +31,7 @@ struct Write {
   static void release(void* args) { c10::raw::intrusive_ptr::decref(static_cast<const Write*>(args)->owner); }
 };
 
-constexpr orKernel kWrite = {"random numbers of a graph", &Write::run, &Write::release};
+constexpr orKernel kWrite = {"graph RNG state", &Write::run, &Write::release};
 
 }  // namespace
 

@@ -1,13 +1,13 @@
-// Random numbers in a graph.
+// Random numbers in graphs.
 //
 // Note [Random numbers in graphs]
-// While a stream is captured nobody knows from where its launches will draw: each replay goes on where the
-// generator then is. So a captured launch takes its distance from the beginning of the replay, and a replay
-// first takes as many places from each generator as the graph will use, and writes where they begin into a
-// cell that the launches read. The cell is written in stream order, before the graph runs. So every replay
-// gives new numbers, and a seed repeats them. Any generator that is used in a capture takes part.
+// During a capture, the positions from which its launches will draw are unknown: each replay continues at the
+// generator's current position. So a captured launch stores its offset from the start of the replay. A replay
+// first reserves from each generator as many positions as the graph uses, and writes the start position to a
+// cell that the launches read. The write is in stream order, before the graph runs. So every replay draws new
+// numbers, and the same seed reproduces them. This applies to every generator that is used in a capture.
 //
-// Thread safety: begin and end from any thread. place is called by one replay at a time.
+// Thread safety: begin and end may be called from any thread, place by one replay at a time.
 #pragma once
 
 #include "random/generator.h"
@@ -21,27 +21,27 @@
 
 namespace openreg {
 
-/// The generators that one graph uses, or rather what they draw from: some share it.
+/// The random sources of one graph. Generators that share their state have one source.
 class RandomReplay final : public c10::intrusive_ptr_target {
  public:
-  /// The capture with that number draws through `replay`, from begin to end.
+  /// From begin to end, the launches of that capture reserve positions from `replay`.
   static void begin(uint64_t capture, c10::intrusive_ptr<RandomReplay> replay);
   static void end(uint64_t capture);
-  /// What the capture draws through; null if it draws from the generators themselves.
+  /// The RandomReplay of the capture, or null.
   static c10::intrusive_ptr<RandomReplay> of(uint64_t capture);
 
-  /// The place of a captured launch.
+  /// Reserves the position of a captured launch.
   RandomPlace reserve(const c10::intrusive_ptr<RandomSource>& source);
 
   bool empty() const { return cells_.empty(); }
-  /// Takes what one replay needs, and queues the writing of the cells.
+  /// Reserves the positions of one replay, and enqueues the writes of the cells.
   void place(orStream_t stream);
 
  private:
   struct Cell {
     c10::intrusive_ptr<RandomSource> source;
-    uint64_t used = 0;   // by one replay
-    RandomState base{};  // of the replay that runs
+    uint64_t used = 0;   // numbers per replay
+    RandomState base{};  // start position of the running replay
   };
 
   std::mutex mutex_;  // guards cells_ during the capture

@@ -10,7 +10,7 @@
 namespace openreg {
 namespace {
 
-// Never changed once a tensor has it, so that tensors can have one in common.
+// Immutable, so that tensors can share it.
 struct Flags final : c10::BackendMeta {
   explicit Flags(BackendFlags all) : all(std::move(all)) {}
   const BackendFlags all;
@@ -26,7 +26,7 @@ void save(const at::Tensor& tensor, BackendFlags& saved) {
   }
 }
 
-// PyTorch has taken out what is its own.
+// PyTorch has already removed its own entries.
 void load(const at::Tensor& tensor, BackendFlags& saved) {
   if (!saved.empty()) {
     set_backend_flags(tensor, saved);
@@ -46,11 +46,11 @@ BackendFlags backend_flags(const at::TensorBase& tensor) {
 }
 
 void set_backend_flags(const at::TensorBase& tensor, BackendFlags flags) {
-  TORCH_CHECK_VALUE(tensor.device().type() == kDevice, "backend metadata belongs to tensors of ",
-                    OR_DEVICE_NAME, "; this one is on ", tensor.device());
-  for (const char* taken : {"conj", "neg"}) {
-    TORCH_CHECK_VALUE(flags.count(taken) == 0, "'", taken,
-                      "' is a name under which PyTorch saves something of its own; use another");
+  TORCH_CHECK_VALUE(tensor.device().type() == kDevice, "backend metadata requires a ", OR_DEVICE_NAME,
+                    " tensor, but got a tensor on ", tensor.device());
+  for (const char* reserved : {"conj", "neg"}) {
+    TORCH_CHECK_VALUE(flags.count(reserved) == 0, "'", reserved,
+                      "' is reserved by PyTorch's serialization; use another name");
   }
   c10::intrusive_ptr<c10::BackendMeta> meta;
   if (!flags.empty()) {

@@ -1,11 +1,11 @@
-// Backend metadata: named flags that a backend ties to a tensor, such as the format in which a chip has
-// packed its elements.
+// Backend metadata: named flags that a backend attaches to a tensor, such as the format in which a chip packs
+// its elements.
 //
-// PyTorch keeps them with the tensor (c10::BackendMeta), hands them on where a tensor is detached, and asks
-// for them when a tensor is saved. What it can save is a name and a yes or no for each.
+// PyTorch stores them with the tensor (c10::BackendMeta), copies them when a tensor is detached, and queries
+// them when a tensor is saved. It can save a name and a boolean for each flag.
 //
-// A tensor's flags change as a whole. All functions may be called from any thread; a tensor's own as its
-// other members: not while another thread changes it.
+// A tensor's flags are replaced as a whole. Thread safety: all functions may be called from any thread, but
+// not on a tensor that another thread is modifying.
 #pragma once
 
 #include "common/export.h"
@@ -19,10 +19,10 @@ namespace openreg {
 
 using BackendFlags = std::unordered_map<std::string, bool>;
 
-/// The flags of the tensor, none if it was given none.
+/// The flags of the tensor; empty if none were set.
 OPENREG_EXPORT BackendFlags backend_flags(const at::TensorBase& tensor);
 
-/// Replaces all flags. Throws for a tensor of another device, and for a name that PyTorch saves as its own.
+/// Replaces all flags. Throws for a tensor of another device, and for a name that PyTorch reserves.
 OPENREG_EXPORT void set_backend_flags(const at::TensorBase& tensor, BackendFlags flags);
 
 }  // namespace openreg

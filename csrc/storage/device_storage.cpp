@@ -11,8 +11,8 @@
 namespace openreg {
 namespace {
 
-// PyTorch makes storages of the device through this: for new tensors, torch.UntypedStorage and lazy clones.
-// Without memory it asks for some. An allocator that is not ours stays.
+// PyTorch creates storages of the device with this function: for new tensors, torch.UntypedStorage and lazy
+// clones. Without `data`, the storage allocates. Allocators other than the device allocator are kept.
 c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
                                             c10::DataPtr data, c10::Allocator* allocator, bool resizable) {
   auto storage = data == nullptr ? c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(),
@@ -40,20 +40,21 @@ c10::Storage make_storage(c10::DataPtr data, size_t bytes, bool resizable) {
 }
 
 std::string storage_name(const c10::Storage& storage) {
-  const auto* ours = dynamic_cast<const DeviceStorage*>(storage.unsafeGetStorageImpl());
-  return ours == nullptr ? std::string() : ours->name();
+  const auto* device_storage = dynamic_cast<const DeviceStorage*>(storage.unsafeGetStorageImpl());
+  return device_storage == nullptr ? std::string() : device_storage->name();
 }
 
 void set_storage_name(const c10::Storage& storage, std::string name) {
-  auto* ours = dynamic_cast<DeviceStorage*>(storage.unsafeGetStorageImpl());
-  TORCH_CHECK_VALUE(ours != nullptr, "only storages of ", OR_DEVICE_NAME, " have a name; this one is on ",
-                    storage.device(), ", or was made by somebody else");
-  ours->set_name(std::move(name));
+  auto* device_storage = dynamic_cast<DeviceStorage*>(storage.unsafeGetStorageImpl());
+  TORCH_CHECK_VALUE(device_storage != nullptr, "only storages that the ", OR_DEVICE_NAME,
+                    " backend created have a name; this storage is on ", storage.device());
+  device_storage->set_name(std::move(name));
 }
 
 std::string in_quotes(const c10::StorageImpl& storage) {
-  const auto* ours = dynamic_cast<const DeviceStorage*>(&storage);
-  return ours == nullptr || ours->name().empty() ? std::string() : " '" + ours->name() + "'";
+  const auto* device_storage = dynamic_cast<const DeviceStorage*>(&storage);
+  return device_storage == nullptr || device_storage->name().empty() ? std::string()
+                                                                     : " '" + device_storage->name() + "'";
 }
 
 }  // namespace openreg

@@ -1,9 +1,9 @@
-// The device's own kind of storage: PyTorch's, with what this backend wants to know of one.
+// The storage class of the device: PyTorch's StorageImpl with data of the backend.
 //
-// Ours has a name, which a program gives to memory that matters, and which the words of errors repeat. A chip
-// would put here what it must know to read the bytes, such as the format in which they are packed.
+// Here that is a name, which a program may set and which error messages contain. A chip would add what it
+// needs to read the bytes, such as their packing format.
 //
-// A storage belongs to its tensors: its members are read and changed as theirs are.
+// A storage belongs to its tensors; its members have the same thread safety.
 #pragma once
 
 #include "common/export.h"
@@ -24,17 +24,17 @@ class DeviceStorage final : public c10::StorageImpl {
   void set_name(std::string name) { name_ = std::make_unique<std::string>(std::move(name)); }
 
  private:
-  std::unique_ptr<std::string> name_;  // few have one
+  std::unique_ptr<std::string> name_;  // rarely set
 };
 
-/// A storage of ours over the memory.
+/// Creates a DeviceStorage over the memory.
 c10::Storage make_storage(c10::DataPtr data, size_t bytes, bool resizable = true);
 
-/// What the program has called the storage; nothing if it was given no name, or is not of ours.
+/// The name that the program has set; empty if there is none, or if it is not a DeviceStorage.
 OPENREG_EXPORT std::string storage_name(const c10::Storage& storage);
 OPENREG_EXPORT void set_storage_name(const c10::Storage& storage, std::string name);
 
-/// " 'name'", for sentences about a storage; nothing for one without.
+/// " 'name'", for error messages; empty without a name.
 std::string in_quotes(const c10::StorageImpl& storage);
 
 }  // namespace openreg

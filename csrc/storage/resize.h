@@ -1,11 +1,12 @@
-// Storages that change their size.
+// Resizes storages.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
 
 namespace openreg {
 
-/// Gives the storage `bytes` bytes, and keeps what fits of the contents, in the order of the current stream.
+/// Resizes the storage to `bytes` bytes, and copies the contents that fit, in the order of the current
+/// stream.
 void resize_storage(c10::StorageImpl* storage, size_t bytes);
 
 }  // namespace openreg

@@ -1,10 +1,9 @@
-// Which tensors may take each other's place: model.to(device) keeps its parameters as the objects that they
-// are.
+// Shallow-copy compatibility of tensors: model.to(device) keeps the Parameter objects.
 //
-// PyTorch asks this before `parameter.data = moved`. Its own answer knows the dense backends by name, and
-// ours is not among them; without this kernel a moved module would get new parameters, so that tied weights
-// come apart and an optimizer that was made before goes on with the old ones. On CUDA neither happens. Sparse
-// tensors are left as PyTorch has them: their own copy asks the built-in list again.
+// PyTorch calls this before `parameter.data = moved`. Its default kernel lists the built-in dense backends.
+// Without this kernel, a moved module would get new parameters: tied weights would be separated, and an
+// existing optimizer would keep updating the old parameters. On CUDA neither happens. Sparse tensors keep
+// PyTorch's behavior, because their shallow copy checks the built-in list again.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 

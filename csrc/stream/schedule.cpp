@@ -8,7 +8,7 @@ namespace openreg {
 namespace {
 
 constexpr int kUnknown = -1;
-std::atomic<int> remembered{kUnknown};
+std::atomic<int> cached_schedule{kUnknown};
 
 }  // namespace
 
@@ -20,17 +20,17 @@ std::pair<orSchedule, uint64_t> schedule_and_seed() {
 }
 
 orSchedule schedule() {
-  int known = remembered.load(std::memory_order_relaxed);
+  int known = cached_schedule.load(std::memory_order_relaxed);
   if (C10_UNLIKELY(known == kUnknown)) {
     known = schedule_and_seed().first;
-    remembered.store(known, std::memory_order_relaxed);
+    cached_schedule.store(known, std::memory_order_relaxed);
   }
   return static_cast<orSchedule>(known);
 }
 
 void set_schedule(orSchedule schedule, uint64_t seed) {
   OR_CHECK(orSetSchedule(schedule, seed));
-  remembered.store(schedule, std::memory_order_relaxed);
+  cached_schedule.store(schedule, std::memory_order_relaxed);
 }
 
 }  // namespace openreg

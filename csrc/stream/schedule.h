@@ -1,6 +1,6 @@
 // Whether operators return before they have run.
 //
-// The runtime decides when work runs; this remembers which way it decides, so that asking costs one load.
+// The runtime owns the schedule; this caches it, so that a query costs one load.
 #pragma once
 
 #include "common/export.h"
@@ -12,10 +12,10 @@
 
 namespace openreg {
 
-/// The schedule in force: from the environment at first, from set_schedule afterwards.
+/// The current schedule: initially from the environment, later from set_schedule.
 OPENREG_EXPORT orSchedule schedule();
 
-/// Work that is launched from now on follows `schedule`. The seed matters to the adversarial one.
+/// Work that is launched from now on follows `schedule`. Only the adversarial schedule uses the seed.
 OPENREG_EXPORT void set_schedule(orSchedule schedule, uint64_t seed);
 
 /// The schedule and its seed.

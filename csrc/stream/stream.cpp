@@ -17,28 +17,27 @@ namespace {
 
 constexpr int kNumbers = 1 + kPools * kStreamsPerPool;
 
-// The streams of one device. Made one by one, never destroyed.
+// The streams of one device. Created on first use, never destroyed.
 struct DeviceStreams {
   std::array<std::atomic<orStream_t>, kNumbers> handles{};
   std::array<std::atomic<uint32_t>, kPools> next{};
-  std::mutex making;  // guards the making of a handle
+  std::mutex mutex;  // guards the creation of handles
 };
 
 DeviceStreams& streams_of(c10::DeviceIndex device) {
   static auto* all = new std::array<DeviceStreams, kMaxDevices>();
-  TORCH_CHECK_VALUE(device >= 0 && device < kMaxDevices, "there is no device ", static_cast<int>(device),
-                    " that could have streams");
+  TORCH_CHECK_VALUE(device >= 0 && device < kMaxDevices, "invalid device index ", static_cast<int>(device));
   return (*all)[static_cast<size_t>(device)];
 }
 
-// The number of the current stream for each device.
+// The number of the current stream, by device.
 thread_local std::array<c10::StreamId, kMaxDevices> current_numbers{};
 
 c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId number) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), number);
 }
 
-// Sleeps rather than spins: the stream is occupied, the core is not. A host that synchronizes may run it.
+// Sleeps and does not spin: it occupies the stream, but no CPU core. A synchronizing host thread may run it.
 orError_t run_sleep(void* args, char*, size_t) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(*static_cast<const int64_t*>(args)));
   return orSuccess;
@@ -49,7 +48,7 @@ constexpr orKernel kSleep{"sleep", run_sleep, nullptr};
 orStream_t make_handle(c10::DeviceIndex device, c10::StreamId number) {
   check_not_forked();
   DeviceStreams& streams = streams_of(device);
-  std::lock_guard<std::mutex> lock(streams.making);
+  std::lock_guard<std::mutex> lock(streams.mutex);
   auto& slot = streams.handles[static_cast<size_t>(number)];
   orStream_t handle = slot.load(std::memory_order_relaxed);
   if (handle == nullptr) {
@@ -68,7 +67,7 @@ orStream_t handle_of(c10::DeviceIndex device, c10::StreamId number) {
   if (C10_UNLIKELY(number >= kNumbers)) {
     return reinterpret_cast<orStream_t>(number);
   }
-  TORCH_CHECK(number >= 0, "there is no stream with the number ", number);
+  TORCH_CHECK(number >= 0, "invalid stream id ", number);
   const orStream_t handle =
       streams_of(device).handles[static_cast<size_t>(number)].load(std::memory_order_acquire);
   return C10_LIKELY(handle != nullptr) ? handle : make_handle(device, number);

@@ -1,4 +1,4 @@
-// Blocks that are known by nothing but their address, where an interface hands back no more than that.
+// Blocks by address, for interfaces that pass only a pointer.
 #pragma once
 
 #include "memory/pool/block.h"
@@ -9,7 +9,7 @@
 
 namespace openreg {
 
-/// Thread safety: all functions, from any thread.
+/// Thread safety: all functions may be called from any thread.
 class BlocksByAddress {
  public:
   void add(void* address, Block* block) {
@@ -17,14 +17,14 @@ class BlocksByAddress {
     blocks_.emplace(address, block);
   }
 
-  /// The block, which stays; NULL if there is none.
+  /// The block, which stays in the map; NULL if there is none.
   Block* find(void* address) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = blocks_.find(address);
     return found == blocks_.end() ? nullptr : found->second;
   }
 
-  /// The block, which is forgotten; NULL if there is none.
+  /// Removes the block from the map and returns it; NULL if there is none.
   Block* take(void* address) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = blocks_.find(address);

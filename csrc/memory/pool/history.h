@@ -1,7 +1,7 @@
-// What happened to a pool's memory, in the form that PyTorch's memory viewer reads.
+// The allocation history of a pool, in the format of PyTorch's memory viewer.
 //
-// Off by default: then the pool pays one load. Thread safety: on() and gather() may be called from any
-// thread; everything else needs the mutex of the pool that it belongs to.
+// Off by default; the cost is then one load per allocation. Thread safety: on() and gather() may be called
+// from any thread; all other functions require the mutex of the owning pool.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -18,10 +18,10 @@ using Context = std::shared_ptr<c10::GatheredContext>;
 
 struct HistoryOptions {
   bool on = false;
-  c10::CachingDeviceAllocator::CreateContextFn gather = nullptr;  // takes the calling thread's stack
-  RecordContext when = RecordContext::NEVER;                      // for what a stack is kept
-  size_t max_entries = 1;                                         // older ones are overwritten
-  std::vector<TraceEntry::Action> skip;                           // what is not kept
+  c10::CachingDeviceAllocator::CreateContextFn gather = nullptr;  // captures the calling thread's stack trace
+  RecordContext when = RecordContext::NEVER;                      // which events keep a stack trace
+  size_t max_entries = 1;                                         // older entries are overwritten
+  std::vector<TraceEntry::Action> skip;                           // actions that are not recorded
 };
 
 class History {
@@ -30,7 +30,8 @@ class History {
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
 
-  /// The calling thread's stack, if it is kept for that. May take Python's lock: call it without the pool's.
+  /// The calling thread's stack trace, if it is recorded for that reason. May take the GIL: do not hold the
+  /// pool's mutex.
   Context gather(RecordContext reason) const;
 
   void set(const HistoryOptions& options, bool clear);

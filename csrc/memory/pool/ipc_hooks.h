@@ -1,5 +1,5 @@
-// What the pool asks of memory that is shared between processes. The module `process` answers; without it no
-// memory is shared.
+// Hooks of the allocator for memory that is shared between processes. The module `process` installs them;
+// without it, no memory is shared.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,13 +10,12 @@ namespace openreg {
 struct Block;
 
 struct IpcHooks {
-  /// For a block with `shared` set whose last tensor is gone: true if other processes still have it, and then
-  /// it is freed later.
+  /// Called when the last tensor of a block with `shared` set is freed. Returns true if other processes still
+  /// use the block; it is then freed later.
   bool (*keep_while_shared)(Block* block) = [](Block*) { return false; };
-  /// Frees what no other process has any more.
+  /// Frees blocks that no other process uses any more.
   void (*collect_shared)() = [] {};
-  /// For memory of another process: it is not released before `stream` has passed the point at which it is
-  /// freed.
+  /// For memory of another process: defers its release until `stream` has reached the point of the free.
   void (*record_received)(const c10::DataPtr& data, c10::Stream stream) = [](const c10::DataPtr&,
                                                                              c10::Stream) {};
 };

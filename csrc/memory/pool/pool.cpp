@@ -11,7 +11,7 @@
 namespace openreg {
 
 size_t Pool::rounded(size_t bytes) const {
-  // So large that rounding could overflow: left as it is, and refused by the runtime in words.
+  // Rounding could overflow. The runtime will fail this request with an error message.
   if (C10_UNLIKELY(bytes > (size_t{1} << 60))) {
     return bytes;
   }
@@ -57,7 +57,7 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   return block;
 }
 
-// Deleters call this, so nothing may be thrown.
+// Called by deleters, so exceptions are not allowed.
 void Pool::free(Block* block) noexcept {
   Context context;
   if (C10_UNLIKELY(history_.on())) {
@@ -74,7 +74,7 @@ void Pool::free(Block* block) noexcept {
   if (C10_UNLIKELY(history_.on())) {
     history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
                   block->stream, context, id_of(block->home));
-    block->context = std::move(context);  // for the end of the free, which may come later
+    block->context = std::move(context);  // for FREE_COMPLETED, which may come later
   }
   report_to_profiler(block, -1);
   if (C10_LIKELY(block->used_by.empty())) {
@@ -89,7 +89,7 @@ void Pool::free(Block* block) noexcept {
     try {
       empty_cache();
     } catch (const std::exception&) {
-      // It stays cached, and whoever empties the cache next is told.
+      // The memory stays cached. The next empty_cache reports the error.
     }
   }
 }
@@ -110,7 +110,7 @@ void Pool::empty_cache(c10::MempoolId_t of) {
   Lock lock(mutex_);
   ++stats_.num_sync_all_streams;
   collect();
-  give_back(take_whole_segments(of), lock);
+  release_segments(take_whole_segments(of), lock);
 }
 
 void Pool::use_private(c10::MempoolId_t id) {
@@ -186,7 +186,7 @@ Block* Pool::take_from_tree(Cache& cache, size_t size) {
     return nullptr;
   }
   Block* block = *found;
-  // Blocks that are not split serve requests of about their size only.
+  // Blocks that are too large to split serve only requests of nearly their size.
   const size_t whole = settings_.max_split_size;
   if (C10_UNLIKELY(block->size >= whole &&
                    (size < whole || block->size - size >= settings_.max_non_split_rounding))) {
@@ -241,7 +241,7 @@ void Pool::retire(Block* block) {
   }
 }
 
-// A block of a segment that others share, idle but not to be given back.
+// Idle blocks that are only a part of their segment (inactive_split in the statistics).
 void Pool::count_idle(const Block* block) {
   if (!block->is_whole_segment()) {
     add(stats_.inactive_split, block->small, 1);
@@ -260,13 +260,13 @@ void Pool::put_into_tree(Cache& cache, Block* block) {
   Tree& tree = cache.tree(block->small);
   if (block->after != nullptr && block->after->free) {
     tree.erase(block->after);
-    absorb_after(block);
+    merge_with_next(block);
   }
   if (block->before != nullptr && block->before->free) {
     block = block->before;
     tree.erase(block);
     count_not_idle(block);
-    absorb_after(block);
+    merge_with_next(block);
   }
   block->free = true;
   block->idle_since = clock_;
@@ -274,8 +274,8 @@ void Pool::put_into_tree(Cache& cache, Block* block) {
   tree.insert(block);
 }
 
-// The lower block stays: a segment's first block is the same for as long as the segment exists.
-void Pool::absorb_after(Block* block) {
+// The lower block survives: a segment's first block is the same for the segment's lifetime.
+void Pool::merge_with_next(Block* block) {
   Block* gone = block->after;
   if (gone->free) {
     count_not_idle(gone);
@@ -285,7 +285,7 @@ void Pool::absorb_after(Block* block) {
     block->after->before = block;
   }
   block->size += gone->size;
-  block->alias.reset();  // it was for another length
+  block->alias.reset();  // its length is no longer valid
   delete gone;
 }
 
@@ -300,15 +300,14 @@ void Pool::empty_lists(Cache& cache) {
 }
 
 void Pool::wait_for_other_streams(Block* block) {
-  // The oldest have most likely waited long enough. Looking after them here keeps their number small without
-  // a look at every allocation.
+  // Retire the oldest entries here, which most likely have completed: this keeps the queue short without a
+  // check at every allocation.
   while (!waiting_.empty() && retire_if_passed(waiting_.front())) {
     waiting_.pop_front();
   }
   Waiting waiting{block, {}};
   for (const c10::Stream other : block->used_by) {
-    // A stream that was destroyed meanwhile cannot record; orFree and this device's work still order the
-    // memory.
+    // A destroyed stream cannot record, so the block does not wait for it; orFree still waits for its work.
     void* event = nullptr;
     if (try_record_event(&event, other)) {
       waiting.events.push_back(event);

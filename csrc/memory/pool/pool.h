@@ -1,28 +1,28 @@
-// The memory of one device, cached in stream order.
+// The caching allocator of one device.
 //
 // Note [Stream order]
-// A freed block is at once reusable by the stream it was allocated on, since work there runs in order.
-// Streams that record_stream named must have passed the point of the free first; until then the block waits
-// with an event for each of them.
+// The stream that a block was allocated on may reuse it immediately after the free, because work on one
+// stream runs in order. Streams named by record_stream must first reach the point of the free; until then,
+// the block is pending with one event per stream.
 //
-// Note [Two levels]
-// Small blocks (up to 1 MiB) that are freed go to a list for their exact size, last in, first out: the next
-// request of that size costs two pointer writes and gets warm memory. Below the lists is a tree of free
-// blocks ordered by size, in which neighbors merge; a list is emptied into the tree only when nothing else
-// serves a request. Large blocks use the tree alone.
+// Note [Two-level cache]
+// Freed small blocks (up to 1 MiB) go to a list for their exact size, last in, first out: the next request of
+// that size costs two pointer writes and gets memory that is warm in the CPU cache. Below the lists is a tree
+// of free blocks ordered by size, in which adjacent blocks merge. The lists are emptied into the tree only
+// when no other block serves a request. Large blocks use only the tree.
 //
-// Note [What is given back]
-// Segments whose blocks are all free return to the runtime when somebody asks (empty_cache), when more than
-// the threshold of the settings is reserved (the longest idle first), and when there is nothing left: then
-// the pool waits for the device, gives back all that it can, and tries once more before it throws.
+// Note [Releasing segments]
+// Segments whose blocks are all free are returned to the runtime by empty_cache; when the reserved memory
+// exceeds garbage_collection_threshold (longest idle first); and when the device is out of memory. In the
+// last case the pool synchronizes the device, releases all free segments, and retries once before it throws.
 //
-// Private pools (Note in mempool_routing.h) have caches of their own; a block knows where it belongs. While a
-// stream is captured into a graph, blocks that record_stream has named are kept until it has ended: an event
-// recorded meanwhile would be part of the graph.
+// Private pools (Note [Private pools] in mempool_routing.h) have their own caches; a block records its pool.
+// While a stream is captured into a graph, freed blocks with record_stream streams are deferred until the
+// capture has ended: an event recorded during the capture would become part of the graph.
 //
-// Thread safety: every member function locks the pool's one mutex. It is not held while the runtime frees
-// memory, which waits for kernels, which may allocate; nor while a stack is taken, which may need Python's
-// lock.
+// Thread safety: every member function locks the pool's mutex. The mutex is not held while the runtime frees
+// memory, which waits for kernels, which may allocate; nor while a stack trace is captured, which may take
+// the GIL.
 #pragma once
 
 #include "common/export.h"
@@ -45,7 +45,7 @@
 
 namespace openreg {
 
-/// What a pool has, and what happened to it.
+/// The segments of a pool and its allocation history.
 struct PoolSnapshot {
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments;  // by address
   std::vector<TraceEntry> history;
@@ -56,16 +56,16 @@ class OPENREG_EXPORT Pool {
   Pool(c10::DeviceIndex device, Settings settings)
       : device_(device), settings_(std::move(settings)), history_(device) {}
 
-  /// A block for `stream`, from a private pool or, if that does not exist, the ordinary one. Throws
-  /// OutOfMemoryError after everything cached was given back in vain.
+  /// Allocates a block for `stream` from a private pool, or from the default pool if the private pool does
+  /// not exist. Throws OutOfMemoryError if releasing all cached memory was not enough.
   Block* allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from = {0, 0});
   void free(Block* block) noexcept;
 
-  /// The block is not reused before `stream`, of whatever device, has passed the point of its free.
+  /// Defers reuse of the block until `stream`, of any device, has reached the point of the free.
   void record_stream(Block* block, c10::Stream stream);
 
-  /// Gives back to the runtime what is cached and is a whole segment: of one pool, or by default of the
-  /// ordinary one and of private ones without users. Throws while a capture is in the way.
+  /// Returns cached whole segments to the runtime: those of one pool, or by default those of the default pool
+  /// and of private pools without users. Throws if a capture on the device forbids it.
   void empty_cache(c10::MempoolId_t of = {0, 0});
 
   /// See mempool_routing.h.
@@ -73,17 +73,17 @@ class OPENREG_EXPORT Pool {
   void release_private(c10::MempoolId_t id) noexcept;
   int private_users(c10::MempoolId_t id);
 
-  // ---- How it works
+  // ---- Configuration
 
   void configure(const Settings& settings);
-  /// The pool reserves at most this part of the device's memory.
+  /// Limits the pool to this fraction of the device's memory.
   void set_memory_fraction(double fraction);
   double memory_fraction();
-  /// Without caching, every block has a segment of its own that goes back to the runtime when it is freed.
-  /// What is cached stays so until the next free, or empty_cache.
+  /// Without caching, every block has its own segment, which is returned to the runtime when the block is
+  /// freed. Memory that is already cached stays cached until the next free, or empty_cache.
   void set_caching(bool caching);
 
-  // ---- What it knows; pool_report.cpp
+  // ---- Statistics and snapshots; pool_report.cpp
 
   DeviceStats stats();
   void reset_peak_stats();
@@ -105,7 +105,7 @@ class OPENREG_EXPORT Pool {
   };
   using Tree = std::set<Block*, BySize>;
 
-  // What one stream has freed and may take again without asking anybody.
+  // Blocks that one stream has freed and may reuse without synchronization.
   struct Cache {
     std::array<Block*, kLargestSmall / kGranularity + 1> lists{};
     Tree small;
@@ -122,7 +122,7 @@ class OPENREG_EXPORT Pool {
     std::vector<void*> events;
   };
 
-  // What the runtime gave in one piece.
+  // One allocation of the runtime (orMalloc).
   struct Segment {
     Block* first;
     size_t size;
@@ -139,7 +139,7 @@ class OPENREG_EXPORT Pool {
   void split(Cache& cache, Block* block, size_t size);
   void retire(Block* block);
   void put_into_tree(Cache& cache, Block* block);
-  void absorb_after(Block* block);
+  void merge_with_next(Block* block);
   void empty_lists(Cache& cache);
   void wait_for_other_streams(Block* block);
   bool retire_if_passed(const Waiting& waiting);
@@ -149,21 +149,21 @@ class OPENREG_EXPORT Pool {
 
   // ---- Segments; pool_segments.cpp
 
-  Block* new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t asked,
+  Block* new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t requested,
                      const Context& context, Lock& lock);
   orError_t reserve(void** ptr, size_t length);
-  size_t segment_length(size_t size, bool sparing) const;
+  size_t segment_length(size_t size, bool minimal) const;
   size_t limit();
   void collect_garbage(size_t coming, Lock& lock);
   std::vector<Block*> take_whole_segments(c10::MempoolId_t of = {0, 0});
-  void remember_segment(Block* block, const Context& context);
-  void forget_segments(const std::vector<Block*>& segments);
-  void give_back(const std::vector<Block*>& segments, Lock& lock);
-  void wait_for_those_who_give_back(Lock& lock);
+  void track_segment(Block* block, const Context& context);
+  void untrack_segments(const std::vector<Block*>& segments);
+  void release_segments(const std::vector<Block*>& segments, Lock& lock);
+  void wait_for_releasing_threads(Lock& lock);
   void report_to_profiler(const Block* block, int sign) const;
   size_t largest_free() const;
-  void forget_old_pools();
-  [[noreturn]] void throw_out_of_memory(size_t asked, size_t length, const Context& context);
+  void remove_stats_of_old_pools();
+  [[noreturn]] void throw_out_of_memory(size_t requested, size_t length, const Context& context);
 
   const c10::DeviceIndex device_;
   std::mutex mutex_;  // guards everything below, and the members of this device's blocks
@@ -171,13 +171,13 @@ class OPENREG_EXPORT Pool {
   History history_;
   Caches caches_;
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_;
-  Cache* latest_ = nullptr;  // of latest_stream_, to spare the look-up
+  Cache* latest_ = nullptr;  // the cache of latest_stream_; avoids a lookup
   c10::StreamId latest_stream_ = 0;
   std::map<void*, Segment> segments_;
   std::deque<Waiting> waiting_;   // oldest first
-  std::vector<Block*> deferred_;  // freed during a capture; then they wait as the others
-  int giving_back_ = 0;           // threads that are giving segments back
-  std::condition_variable given_back_;
+  std::vector<Block*> deferred_;  // freed during a capture; move to waiting_ after it
+  int releasing_threads_ = 0;     // threads that are releasing segments
+  std::condition_variable segments_released_;
   DeviceStats stats_;
   bool caching_ = true;
   double fraction_ = 1;
@@ -191,12 +191,12 @@ struct PrivatePool {
   Pool::Caches caches{};
 };
 
-/// The number of a private pool; {0, 0} for none, which is the ordinary one.
+/// The id of a private pool; {0, 0} for NULL, the default pool.
 inline c10::MempoolId_t id_of(const PrivatePool* pool) {
   return pool == nullptr ? c10::MempoolId_t{0, 0} : pool->id;
 }
 
-/// The pool of a device. Never destroyed. Throws ValueError if OPENREG_ALLOC_CONF makes no sense.
+/// The pool of a device. Never destroyed. Throws ValueError if OPENREG_ALLOC_CONF is invalid.
 OPENREG_EXPORT Pool& pool_of(c10::DeviceIndex device);
 
 }  // namespace openreg

@@ -1,4 +1,4 @@
-// What a pool tells: statistics, snapshots, and why there is no memory.
+// Reports of a pool: statistics, snapshots, and out-of-memory errors.
 #include "common/check.h"
 #include "device/device.h"
 #include "memory/pool/pool.h"
@@ -25,8 +25,8 @@ DeviceStats Pool::stats() {
   return stats;
 }
 
-// The numbers of private pools that are gone are kept until a reset, as torch.cuda keeps them.
-void Pool::forget_old_pools() {
+// Statistics of removed private pools are kept until a reset, as in torch.cuda.
+void Pool::remove_stats_of_old_pools() {
   auto& known = stats_.reserved_bytes_by_private_pools;
   for (auto entry = known.begin(); entry != known.end();) {
     entry = private_.contains(entry->first) ? std::next(entry) : known.erase(entry);
@@ -35,13 +35,13 @@ void Pool::forget_old_pools() {
 
 void Pool::reset_peak_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
-  forget_old_pools();
+  remove_stats_of_old_pools();
   for_each_stat(stats_, [](auto& stat) { stat.reset_peak(); });
 }
 
 void Pool::reset_accumulated_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
-  forget_old_pools();
+  remove_stats_of_old_pools();
   for_each_stat(stats_, [](auto& stat) { stat.reset_accumulated(); });
   stats_.num_alloc_retries = 0;
   stats_.num_ooms = 0;
@@ -106,7 +106,7 @@ PoolSnapshot Pool::snapshot(bool with_history) {
   return snapshot;
 }
 
-// Costs one thread-local test where nobody profiles memory.
+// Costs one thread-local test if no memory profiler is active.
 void Pool::report_to_profiler(const Block* block, int sign) const {
   c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
                                    in_total(stats_.allocated_bytes), in_total(stats_.reserved_bytes),
@@ -123,7 +123,7 @@ size_t Pool::largest_free() const {
   return largest;
 }
 
-void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& context) {
+void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& context) {
   ++stats_.num_ooms;
   size_t free = 0;
   size_t total = 0;
@@ -132,29 +132,30 @@ void Pool::throw_out_of_memory(size_t asked, size_t length, const Context& conte
   const size_t reserved = in_total(stats_.reserved_bytes);
   const size_t in_use = in_total(stats_.allocated_bytes);
   const size_t cached = reserved - in_use;
-  history_.note(TraceEntry::OOM, free, asked, 0, context);
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), in_use, reserved,
+  history_.note(TraceEntry::OOM, free, requested, 0, context);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(requested), in_use, reserved,
                                    c10::Device(kDevice, device_));
   std::string help;
   if (length > total) {
-    help = "The device can never have that much: set OPENREG_MEMORY for more, or ask for less.";
+    help = "The request exceeds the total memory of the device: increase OPENREG_MEMORY, or allocate less.";
   } else if (limit < total && reserved + length > limit) {
     help =
-        "set_per_process_memory_fraction allows this process no more: raise the fraction, or free something.";
-  } else if (cached >= asked) {
+        "The request exceeds the limit of set_per_process_memory_fraction: raise the fraction, or free "
+        "tensors.";
+  } else if (cached >= requested) {
     help =
-        "Enough is cached, in pieces of segments that tensors still use: free tensors, or set "
-        "OPENREG_ALLOC_CONF=max_split_size_mb:<size> so that large blocks are not cut.";
+        "Enough memory is cached, but it is fragmented: free tensors, or set "
+        "OPENREG_ALLOC_CONF=max_split_size_mb:<size> to avoid splitting large blocks.";
   } else {
-    help = "Free tensors or use smaller ones, or set OPENREG_MEMORY for more.";
+    help = "Free tensors, use smaller tensors, or increase OPENREG_MEMORY.";
   }
   TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
-                   format_size(asked), ". GPU ", static_cast<int>(device_), " has a total capacity of ",
+                   format_size(requested), ". GPU ", static_cast<int>(device_), " has a total capacity of ",
                    format_size(total), " of which ", format_size(free), " is free. ",
                    limit < total ? format_size(limit) + " allowed by set_per_process_memory_fraction. " : "",
                    "Of the allocated memory ", format_size(in_use), " is allocated by PyTorch, and ",
                    format_size(cached),
-                   " is reserved by PyTorch but unallocated, the largest free block of it ",
+                   " is reserved by PyTorch but unallocated, the largest free block has ",
                    format_size(largest_free()), ". ", help);
 }
 

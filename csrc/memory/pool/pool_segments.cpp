@@ -1,4 +1,4 @@
-// Where a pool's memory comes from and goes to; see Note [What is given back] in pool.h.
+// Reserves and releases the segments of a pool; see Note [Releasing segments] in pool.h.
 #include "common/check.h"
 #include "common/gil_release.h"
 #include "device/device.h"
@@ -12,7 +12,7 @@ namespace openreg {
 namespace {
 
 constexpr size_t kSmallSegment = size_t{2} << 20;
-constexpr size_t kLargestShared = size_t{10} << 20;  // larger requests get a segment of their own
+constexpr size_t kLargestShared = size_t{10} << 20;  // larger requests get their own segment
 
 size_t round_up(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
@@ -35,17 +35,17 @@ size_t Pool::limit() {
   return fraction_ < 1 ? static_cast<size_t>(static_cast<double>(total) * fraction_) : total;
 }
 
-size_t Pool::segment_length(size_t size, bool sparing) const {
+size_t Pool::segment_length(size_t size, bool minimal) const {
   if (size > (size_t{1} << 60) || !caching_) {
     return size;
   }
-  if (size > kLargestShared || sparing) {
+  if (size > kLargestShared || minimal) {
     return round_up(size, kSmallSegment);
   }
   return size <= kLargestSmall ? kSmallSegment : settings_.large_segment;
 }
 
-// Out of memory is an answer here, and not an exception.
+// Returns out-of-memory errors and does not throw them.
 orError_t Pool::reserve(void** ptr, size_t length) {
   if (fraction_ < 1 && in_total(stats_.reserved_bytes) + length > limit()) {
     return orErrorOutOfMemory;
@@ -53,23 +53,25 @@ orError_t Pool::reserve(void** ptr, size_t length) {
   return orMalloc(ptr, length);
 }
 
-Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t asked,
+Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t requested,
                          const Context& context, Lock& lock) {
   ++clock_;
   DeviceScope scope(device_);
-  // To give back what is cached is to wait for the device, which would end a capture.
-  const bool may_give_back = !capture_underway();
-  if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0) && may_give_back) {
+  // Releasing cached memory synchronizes the device, which would invalidate a capture.
+  const bool may_release = !capture_underway();
+  if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0) && may_release) {
     collect_garbage(segment_length(size, false), lock);
   }
-  size_t length = segment_length(size, false);  // only now: collecting lets go of the lock
+  // Not before: collect_garbage unlocks, and the settings may change meanwhile.
+  size_t length = segment_length(size, false);
   void* ptr = nullptr;
   orError_t answer = reserve(&ptr, length);
-  if (orGetErrorClass(answer) == orClassOutOfMemory && may_give_back) {
+  if (orGetErrorClass(answer) == orClassOutOfMemory && may_release) {
     ++stats_.num_alloc_retries;
     lock.unlock();
     ipc_hooks.collect_shared();
-    // Then every block that waits for another stream is free. A kernel cannot wait, and goes without.
+    // After this synchronization, every block that waits for another stream is free. A kernel cannot
+    // synchronize, and continues without.
     const orError_t waited = [] {
       const GilRelease waiting;
       return orDeviceSynchronize();
@@ -81,18 +83,18 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     lock.lock();
     ++stats_.num_sync_all_streams;
     collect();
-    if (Block* block = caching_ ? take(cache, size) : nullptr) {  // somebody freed it meanwhile
+    if (Block* block = caching_ ? take(cache, size) : nullptr) {  // freed by another thread meanwhile
       return block;
     }
-    give_back(take_whole_segments(), lock);
+    release_segments(take_whole_segments(), lock);
     if (may_wait) {
-      wait_for_those_who_give_back(lock);
+      wait_for_releasing_threads(lock);
     }
     length = segment_length(size, true);
     answer = reserve(&ptr, length);
   }
   if (orGetErrorClass(answer) == orClassOutOfMemory) {
-    throw_out_of_memory(asked, length, context);
+    throw_out_of_memory(requested, length, context);
   }
   OR_CHECK(answer);
   auto* block = new Block;
@@ -102,14 +104,14 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
   block->stream = stream;
   block->small = size <= kLargestSmall;
   block->home = home;
-  remember_segment(block, context);
+  track_segment(block, context);
   if (C10_LIKELY(caching_)) {
     split(cache, block, size);
   }
   return block;
 }
 
-void Pool::remember_segment(Block* block, const Context& context) {
+void Pool::track_segment(Block* block, const Context& context) {
   ++stats_.num_device_alloc;
   add(stats_.segment, block->small, 1);
   add(stats_.reserved_bytes, block->small, block->size);
@@ -147,8 +149,8 @@ void Pool::collect_garbage(size_t coming, Lock& lock) {
   for (Block* block : idle) {
     cache_of(block->stream, nullptr).large.erase(block);
   }
-  forget_segments(idle);
-  give_back(idle, lock);
+  untrack_segments(idle);
+  release_segments(idle, lock);
 }
 
 std::vector<Block*> Pool::take_whole_segments(c10::MempoolId_t of) {
@@ -170,20 +172,21 @@ std::vector<Block*> Pool::take_whole_segments(c10::MempoolId_t of) {
   if (all) {
     take_from(caches_);
   }
-  const auto is_meant = [&](const auto& entry) {
+  const auto is_selected = [&](const auto& entry) {
     return entry.second->users == 0 && (all || entry.first == of);
   };
   for (auto& entry : private_) {
-    if (is_meant(entry)) {
+    if (is_selected(entry)) {
       take_from(entry.second->caches);
     }
   }
-  forget_segments(segments);
-  std::erase_if(private_, [&](const auto& entry) { return is_meant(entry) && entry.second->segments == 0; });
+  untrack_segments(segments);
+  std::erase_if(private_,
+                [&](const auto& entry) { return is_selected(entry) && entry.second->segments == 0; });
   return segments;
 }
 
-void Pool::forget_segments(const std::vector<Block*>& segments) {
+void Pool::untrack_segments(const std::vector<Block*>& segments) {
   for (Block* block : segments) {
     ++stats_.num_device_free;
     subtract(stats_.segment, block->small, 1);
@@ -198,24 +201,24 @@ void Pool::forget_segments(const std::vector<Block*>& segments) {
     if (block->home != nullptr) {
       --block->home->segments;
       subtract(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
-      block->home = nullptr;  // if it cannot be given back after all, it is the ordinary pool's
+      block->home = nullptr;  // if the release fails, the default pool owns the segment
     }
   }
 }
 
-// What another thread is giving back is in no book, and not yet the runtime's.
-void Pool::wait_for_those_who_give_back(Lock& lock) {
+// Segments that another thread is releasing are not tracked, and the runtime may not have freed them yet.
+void Pool::wait_for_releasing_threads(Lock& lock) {
   {
     const GilRelease waiting;
-    given_back_.wait(lock, [&] { return giving_back_ == 0; });
-    lock.unlock();  // Python's lock is not taken under the pool's: others take them the other way round
+    segments_released_.wait(lock, [&] { return releasing_threads_ == 0; });
+    lock.unlock();  // lock order: the GIL is never taken while the pool's mutex is held
   }
   lock.lock();
 }
 
-// Lets go of the lock meanwhile. Inside of a kernel the runtime does not always take memory back, since it
-// cannot wait there; then it stays cached.
-void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
+// Unlocks while the runtime frees. Inside a kernel the runtime may refuse to free, because it cannot wait
+// there; the segment then stays cached.
+void Pool::release_segments(const std::vector<Block*>& segments, Lock& lock) {
   if (segments.empty()) {
     return;
   }
@@ -224,7 +227,7 @@ void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
   {
     const GilRelease waiting;
     std::vector<Block*> kept;
-    ++giving_back_;
+    ++releasing_threads_;
     lock.unlock();
     for (Block* block : segments) {
       if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
@@ -236,13 +239,13 @@ void Pool::give_back(const std::vector<Block*>& segments, Lock& lock) {
     }
     lock.lock();
     for (Block* block : kept) {
-      remember_segment(block, nullptr);
+      track_segment(block, nullptr);
       cache_of(block->stream, block->home).tree(block->small).insert(block);
     }
-    if (--giving_back_ == 0) {
-      given_back_.notify_all();
+    if (--releasing_threads_ == 0) {
+      segments_released_.notify_all();
     }
-    lock.unlock();  // as above
+    lock.unlock();  // lock order, as above
   }
   lock.lock();
   if (failed != orErrorNotPermitted) {

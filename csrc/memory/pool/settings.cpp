@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text) {
                             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// The text before the separator, which is outside of brackets; takes both off `rest`.
+// Returns the text before the separator, ignoring separators in brackets, and removes both from `rest`.
 std::string_view next(std::string_view& rest, char separator) {
   int depth = 0;
   size_t end = 0;
@@ -39,34 +39,35 @@ std::string_view next(std::string_view& rest, char separator) {
 }
 
 template <typename Number>
-Number number(std::string_view key, std::string_view text, Number least, Number most, const char* wanted) {
+Number number(std::string_view key, std::string_view text, Number least, Number most, const char* expected) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   TORCH_CHECK_VALUE(
       error == std::errc() && end == text.data() + text.size() && value >= least && value <= most,
-      "the allocator's setting ", key, " is '", text, "': use ", wanted);
+      "allocator setting ", key, " is '", text, "': use ", expected);
   return value;
 }
 
-size_t mebibytes(std::string_view key, std::string_view text, size_t least, const char* wanted) {
-  return number<size_t>(key, text, least, size_t{1} << 40, wanted) * kMiB;
+size_t mebibytes(std::string_view key, std::string_view text, size_t least, const char* expected) {
+  return number<size_t>(key, text, least, size_t{1} << 40, expected) * kMiB;
 }
 
 size_t divisions(std::string_view key, std::string_view text) {
-  constexpr const char* kWanted = "a power of two for a number of divisions";
-  const auto value = number<size_t>(key, text, 1, size_t{1} << 20, kWanted);
-  TORCH_CHECK_VALUE(std::has_single_bit(value), "the allocator's setting ", key, " is '", text, "': use ",
-                    kWanted);
+  constexpr const char* kExpected = "a power of two as the number of divisions";
+  const auto value = number<size_t>(key, text, 1, size_t{1} << 20, kExpected);
+  TORCH_CHECK_VALUE(std::has_single_bit(value), "allocator setting ", key, " is '", text, "': use ",
+                    kExpected);
   return value;
 }
 
-// "8", or "[256:1,512:2,>:4]": from 256 MiB 1, from 512 MiB 2, above 4; the first also below.
+// "8", or "[256:1,512:2,>:4]": 1 division from 256 MiB, 2 from 512 MiB, 4 above. The first entry also applies
+// to smaller sizes.
 std::vector<size_t> all_divisions(std::string_view key, std::string_view text) {
   if (!text.starts_with('[')) {
     return std::vector<size_t>(kIntervals, divisions(key, text));
   }
-  TORCH_CHECK_VALUE(text.ends_with(']'), "the allocator's setting ", key, " is '", text,
-                    "': a list ends with ']'");
+  TORCH_CHECK_VALUE(text.ends_with(']'), "allocator setting ", key, " is '", text,
+                    "': a list must end with ']'");
   std::vector<size_t> all(kIntervals, 0);
   std::string_view rest = text.substr(1, text.size() - 2);
   size_t begin = 0;
@@ -74,22 +75,22 @@ std::vector<size_t> all_divisions(std::string_view key, std::string_view text) {
     std::string_view value = next(rest, ',');
     const std::string_view size = next(value, ':');
     if (size != ">") {
-      constexpr const char* kWanted =
-          "powers of two, growing, from 1 to 32768, for sizes in MiB, and '>' at the end";
-      const auto least = number<size_t>(key, size, 1, size_t{1} << (kIntervals - 1), kWanted);
+      constexpr const char* kExpected =
+          "increasing powers of two from 1 to 32768 as sizes in MiB, and '>' at the end";
+      const auto least = number<size_t>(key, size, 1, size_t{1} << (kIntervals - 1), kExpected);
       const auto interval = static_cast<size_t>(std::bit_width(least) - 1);
-      TORCH_CHECK_VALUE(std::has_single_bit(least) && (first || interval >= begin),
-                        "the allocator's setting ", key, " has the size '", size, "': use ", kWanted);
+      TORCH_CHECK_VALUE(std::has_single_bit(least) && (first || interval >= begin), "allocator setting ", key,
+                        " has the size '", size, "': use ", kExpected);
       std::fill(all.begin() + static_cast<ptrdiff_t>(first ? 0 : interval), all.end(),
                 divisions(key, trimmed(value)));
       begin = interval + 1;
     } else {
-      TORCH_CHECK_VALUE(rest.empty() && !first, "the allocator's setting ", key, " is '", text,
-                        "': '>' comes last, for sizes above those before it");
+      TORCH_CHECK_VALUE(rest.empty() && !first, "allocator setting ", key, " is '", text,
+                        "': '>' must be the last entry, after at least one size");
       std::fill(all.begin() + static_cast<ptrdiff_t>(begin), all.end(), divisions(key, trimmed(value)));
     }
   }
-  TORCH_CHECK_VALUE(begin > 0, "the allocator's setting ", key, " is an empty list");
+  TORCH_CHECK_VALUE(begin > 0, "allocator setting ", key, " is an empty list");
   return all;
 }
 
@@ -99,18 +100,18 @@ void set(Settings& settings, std::string_view key, std::string_view value) {
   } else if (key == "max_non_split_rounding_mb") {
     settings.max_non_split_rounding = mebibytes(key, value, 21, "a number of MiB above 20");
   } else if (key == "large_segment_size_mb") {
-    settings.large_segment = mebibytes(key, value, 20, "a number of MiB from 20 on");
+    settings.large_segment = mebibytes(key, value, 20, "a number of MiB, at least 20");
   } else if (key == "garbage_collection_threshold") {
     settings.garbage_collection_threshold =
-        number<double>(key, value, 0.0, 1.0, "a number between 0 and 1, a part of the device's memory");
+        number<double>(key, value, 0.0, 1.0, "a number between 0 and 1, a fraction of the device's memory");
   } else if (key == "roundup_power2_divisions") {
     settings.roundup_power2_divisions = all_divisions(key, value);
   } else if (key == "expandable_segments") {
-    TORCH_CHECK_VALUE(value == "False", "the allocator's setting ", key, " is '", value,
-                      "': segments do not grow here; leave it out, or say False");
+    TORCH_CHECK_VALUE(value == "False", "allocator setting ", key, " is '", value,
+                      "': expandable segments are not supported; omit the setting, or use False");
   } else {
-    TORCH_CHECK_VALUE(false, "the allocator has no setting '", key, "': there are ", kKeys,
-                      "; settings of pinned memory go to PYTORCH_ALLOC_CONF");
+    TORCH_CHECK_VALUE(false, "unknown allocator setting '", key, "': the settings are ", kKeys,
+                      "; set those of pinned memory in PYTORCH_ALLOC_CONF");
   }
 }
 
@@ -138,13 +139,13 @@ Settings with_settings(Settings base, const std::string& text) {
     }
     const std::string_view setting = value;
     const std::string_view key = next(value, ':');
-    TORCH_CHECK_VALUE(!key.empty() && !value.empty(), "the allocator's setting '", setting,
+    TORCH_CHECK_VALUE(!key.empty() && !value.empty(), "allocator setting '", setting,
                       "' is not of the form key:value");
     set(base, key, trimmed(value));
   }
-  TORCH_CHECK_VALUE(base.max_split_size > base.large_segment, "the allocator's setting max_split_size_mb is ",
+  TORCH_CHECK_VALUE(base.max_split_size > base.large_segment, "allocator setting max_split_size_mb is ",
                     base.max_split_size / kMiB, ", and large_segment_size_mb is ", base.large_segment / kMiB,
-                    ": segments that are shared have to be cut, so the former is the larger one");
+                    ": max_split_size_mb must be larger, because blocks of large segments are split");
   base.text = text;
   return base;
 }

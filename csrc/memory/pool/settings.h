@@ -1,7 +1,7 @@
-// How pools cut and keep memory: the allocator's settings, in the way of PYTORCH_ALLOC_CONF.
+// The allocator's settings, in the syntax of PYTORCH_ALLOC_CONF: "key:value,key:value".
 //
-// A text of settings is "key:value,key:value". What OPENREG_ALLOC_CONF does not say is as PYTORCH_ALLOC_CONF
-// says, and else as below. Plain values: each pool has its own copy, guarded by the pool's mutex.
+// Values that OPENREG_ALLOC_CONF does not set come from PYTORCH_ALLOC_CONF, else from the defaults below.
+// Settings are plain values: each pool has its own copy, guarded by the pool's mutex.
 #pragma once
 
 #include "common/export.h"
@@ -17,23 +17,23 @@ struct Settings {
   static constexpr size_t kGranularity = 512;
   static constexpr size_t kUnlimited = SIZE_MAX;
 
-  size_t max_split_size = kUnlimited;                // blocks from this size on are handed out whole
-  size_t max_non_split_rounding = size_t{20} << 20;  // how much larger than the request such a block may be
-  size_t large_segment = size_t{20} << 20;           // asked of the runtime for requests of 1 to 10 MiB
-  double garbage_collection_threshold = 0;           // part of the limit; 0: nothing is collected
+  size_t max_split_size = kUnlimited;                // blocks of at least this size are not split
+  size_t max_non_split_rounding = size_t{20} << 20;  // limit for the unused rest of such a block
+  size_t large_segment = size_t{20} << 20;           // segment size for requests of 1 to 10 MiB
+  double garbage_collection_threshold = 0;           // fraction of the limit; 0: off
 
-  // Into how many steps the way from one power of two to the next is divided when a size is rounded up:
-  // entry i for sizes from 2^i MiB, the first also for smaller, the last also for larger ones. Empty: sizes
-  // are rounded to the granularity.
+  // The number of divisions between two powers of two when a size is rounded up: entry i applies to sizes
+  // from 2^i MiB, the first also to smaller and the last also to larger sizes. Empty: sizes are rounded to
+  // kGranularity.
   std::vector<size_t> roundup_power2_divisions;
 
-  std::string text;  // as it was given
+  std::string text;  // the input of with_settings
 
-  /// What a request of that many bytes takes.
+  /// The block size for a request of that many bytes.
   size_t rounded(size_t bytes) const;
 };
 
-/// `base` with what the text says. Throws ValueError, in words, for a key or value that makes no sense.
+/// Returns `base` with the settings of `text`. Throws ValueError for an invalid key or value.
 OPENREG_EXPORT Settings with_settings(Settings base, const std::string& text);
 
 /// The settings of the environment. Throws as with_settings.

@@ -1,4 +1,4 @@
-// Counting for memory_stats: every amount is counted in total and for small or large blocks.
+// Counters for memory_stats: every quantity is counted in total, and separately for small and large blocks.
 #pragma once
 
 #include "common/version.h"
