@@ -121,8 +121,8 @@ void Loop::map(Function function) const {
 
 template <typename T, typename Accumulator, typename Combine>
 void Loop::reduce(Accumulator initial, Combine combine) const {
-  constexpr int64_t kBlock =
-      256;  // results that are accumulated together, so that input reads stay sequential
+  // Results that are accumulated together, so that input reads stay sequential.
+  constexpr int64_t kBlock = 256;
   const Loop results = part(/*reduced=*/false);
   const Loop elements = part(/*reduced=*/true);
   results.for_each_run([&](const Pointers& data, const auto& strides, int64_t length) {
