@@ -1,4 +1,4 @@
-"""`make demo`: a tensor on the device, then one small model trained there and on the CPU side by side."""
+"""`make demo`: creates a tensor on the device, then trains a small model on the device and on the CPU."""
 
 import time
 
@@ -13,7 +13,7 @@ REPORT_EVERY = 50
 
 
 class Run:
-    """A classifier of points on two spirals, trained from the same start on the same data everywhere."""
+    """A classifier of points on two spirals, with the same initial weights and data on each device."""
 
     def __init__(self, device: str) -> None:
         torch.manual_seed(0)
@@ -33,7 +33,7 @@ class Run:
         loss.backward()
         self.optimizer.step()
         if self.device.type != "cpu":
-            torch.accelerator.synchronize()  # so that the time is that of the work, not of its launch
+            torch.accelerator.synchronize()  # measure the work, not only its launch
         self.seconds += time.perf_counter() - start
         return loss
 

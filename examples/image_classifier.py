@@ -1,4 +1,4 @@
-"""A small residual network learns to name shapes in noisy pictures.
+"""Trains a small residual network to classify shapes in noisy images.
 
 python examples/image_classifier.py --device openreg --amp --checkpoint shapes.pt --profile trace.json
 """
@@ -24,7 +24,7 @@ class Residual(nn.Module):
 
 
 def draw(shape: int, side: int) -> torch.Tensor:
-    """One shape, in a square of that side."""
+    """Draws a shape in a square image."""
     picture = torch.zeros(side, side)
     if shape == 0:
         picture[:] = 1

@@ -1,4 +1,4 @@
-"""A small transformer learns to go on with sequences that repeat themselves.
+"""Trains a small transformer to continue periodic sequences.
 
 python examples/language_model.py --device openreg --amp float16 --checkpoint model.pt --resume
 """
@@ -40,7 +40,7 @@ class LanguageModel(nn.Module):
         self.blocks = nn.Sequential(*(Block(dropout) for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
-        self.head.weight = self.words.weight  # tied, and stays so on every device
+        self.head.weight = self.words.weight  # tied weights, on every device
         nn.init.normal_(self.words.weight, std=0.1)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

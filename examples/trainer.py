@@ -1,6 +1,6 @@
-"""What the two training examples share: the loop, its progress bar, mixed precision, checkpoints, a profile.
+"""Common code of the training examples: training loop, progress bar, mixed precision, checkpoints, profile.
 
-Nothing here names a device. A task says what is learnt; see image_classifier.py and language_model.py.
+The code works on any device. A task defines model, data and loss; see image_classifier.py and language_model.py.
 """
 
 import argparse
@@ -15,15 +15,15 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
-REPORT_EVERY = 10  # reading a loss waits for the device, so the bar does not do it at every step
+REPORT_EVERY = 10  # steps; reading a loss synchronizes, so the bar does not do it at every step
 
 
 class Task(Protocol):
-    model: nn.Module  # made on the host: the same weights on every device
+    model: nn.Module  # created on the host, so that the initial weights are the same on every device
     learning_rate: float
 
     def batch(self, step: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The inputs and targets of a step, on the host. They depend on the step and the seed alone."""
+        """Inputs and targets of a step, on the host. They depend only on the step and the seed."""
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor: ...
 
@@ -45,15 +45,15 @@ def parse(description: str) -> Options:
     parser = argparse.ArgumentParser(description=description)
     found = torch.accelerator.current_accelerator()
     default = "cpu" if found is None else found.type
-    parser.add_argument("--device", default=default, help="cpu, openreg, cuda, ...; here: %(default)s")
+    parser.add_argument("--device", default=default, help="cpu, openreg, cuda, ... (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--amp", nargs="?", const="bfloat16", choices=["bfloat16", "float16"], help="mixed precision"
     )
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--checkpoint", type=Path, help="written at the end")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--checkpoint", type=Path, help="file to write at the end")
+    parser.add_argument("--resume", action="store_true", help="resume from the checkpoint")
     parser.add_argument("--profile", type=Path, metavar="TRACE.json", help="write a trace of a few steps")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
@@ -75,7 +75,7 @@ class Trainer:
         self.step = 0
 
     def train_one(self) -> torch.Tensor:
-        """One step. Returns its loss, which the device may still be computing."""
+        """One step. Returns its loss without synchronizing."""
         batch = self.task.batch(self.step, self.options.seed)
         if self.device.type != "cpu":
             batch = tuple(tensor.pin_memory() for tensor in batch)
@@ -96,7 +96,7 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, self.options.amp))
 
     def train(self) -> list[float]:
-        """Trains up to the number of steps asked for, and returns the losses of the steps that were made."""
+        """Trains until ``options.steps``. Returns the losses of the steps of this run."""
         losses = []
         with profile(self.options) as after_step, progress(self.options, self.step) as report:
             while self.step < self.options.steps:
@@ -121,13 +121,13 @@ class Trainer:
         }
 
     def save(self, path: Path) -> None:
-        """Writes beside the file and then replaces it, so that there is always a whole one."""
-        beside = path.with_suffix(".writing")
-        torch.save(self.state(), beside)
-        os.replace(beside, path)
+        """Writes a temporary file and then replaces ``path``, so that the checkpoint is always complete."""
+        temporary = path.with_suffix(".writing")
+        torch.save(self.state(), temporary)
+        os.replace(temporary, path)
 
     def load(self, path: Path) -> None:
-        """Goes on where a checkpoint ends, whatever device it was written on."""
+        """Restores a checkpoint from any device."""
         state = torch.load(path, map_location="cpu")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -151,28 +151,28 @@ def progress(options: Options, begin: int) -> Iterator:
         task = bar.add_task("", total=options.steps, completed=begin, loss="")
 
         def report(step: int, loss: torch.Tensor) -> None:
-            words = {"loss": f"{loss.item():.4f}"} if step % REPORT_EVERY == 0 else {}
-            bar.update(task, completed=step, **words)
+            fields = {"loss": f"{loss.item():.4f}"} if step % REPORT_EVERY == 0 else {}
+            bar.update(task, completed=step, **fields)
 
         yield report
 
 
 @contextlib.contextmanager
 def profile(options: Options) -> Iterator:
-    """Steps 3 to 5 of the run, once shapes are known and memory is there."""
+    """Profiles steps 3 to 5 of the run, after shape inference and memory allocation."""
     if options.profile is None:
         yield lambda: None
         return
     with torch.profiler.profile(
         activities=torch.profiler.supported_activities(),
         schedule=torch.profiler.schedule(wait=1, warmup=1, active=3, repeat=1),
-        on_trace_ready=lambda made: made.export_chrome_trace(str(options.profile)),
+        on_trace_ready=lambda result: result.export_chrome_trace(str(options.profile)),
     ) as profiler:
         yield profiler.step
 
 
 def run(make_task: type[Task], options: Options) -> list[float]:
-    """A whole run, from a seed or a checkpoint. Returns the losses of its steps."""
+    """Trains from a seed or a checkpoint. Returns the losses of the steps of this run."""
     torch.manual_seed(options.seed)
     trainer = Trainer(make_task(options), options)
     if options.resume:

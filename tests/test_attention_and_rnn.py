@@ -179,7 +179,7 @@ def test_a_backend_of_attention_can_be_demanded():
     for fused in (SDPBackend.FLASH_ATTENTION, SDPBackend.OVERRIDEABLE):
         with sdpa_kernel(fused):
             assert "Overrideable" in F.scaled_dot_product_attention(q, q, q).grad_fn.name()
-            with pytest.raises(RuntimeError, match="does not take these arguments"):
+            with pytest.raises(RuntimeError, match="does not support these arguments"):
                 F.scaled_dot_product_attention(q, q[:1], q[:1])
     with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="not permitted"):
         F.scaled_dot_product_attention(q, q, q)

@@ -32,7 +32,7 @@ namespace {
 
 using c10::IValue;
 
-// One operator call: its arguments on the way in, its results on the way out.
+// One synchronous operator call: replaces the arguments, runs the kernel, converts the results.
 class Call {
  public:
   Call(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack, bool dense)
@@ -42,7 +42,7 @@ class Call {
     for (size_t i = 0; i < traits_.arguments; ++i) {
       prepare_argument(i);
     }
-    // A generator alone can bring a call of host tensors here.
+    // A device generator dispatches a call to the device even if all tensors are on the host.
     TORCH_CHECK(device_ >= 0 || traits_.generator < 0,
                 "Expected a 'cpu' device type for generator but found '", OR_DEVICE_NAME, "'");
     if (device_ < 0) {
@@ -65,23 +65,23 @@ class Call {
       call_cpu_kernel();
       return;
     }
-    check_uncaptured(device_, "the operator '" + traits_.name + "', which has to run at its call,");
+    check_uncaptured(device_, "the operator '" + traits_.name + "', which runs synchronously,");
     propagate_requires_grad();
     note_run(traits_);
     try {
       run_kernel(traits_.name.c_str(), device_, [this] { call_cpu_kernel(); });
     } catch (...) {
-      for (const ArgAlias& written : written_) {
+      for (const WrittenArg& written : written_) {
         written.place.restore();
       }
       throw;
     }
   }
 
-  /// Whether the next call with this key has results of the same shapes, in the same places.
+  /// Returns false if the kernel resized an argument: then the results are not a plan for the next call.
   bool finish() {
     bool resized = false;
-    for (const ArgAlias& written : written_) {
+    for (const WrittenArg& written : written_) {
       resized |= sync_metadata(written.device, written.alias);
     }
     for (const Wrapper& input : wrappers_) {
@@ -97,14 +97,14 @@ class Call {
   }
 
  private:
-  struct ArgAlias {
+  struct WrittenArg {
     at::Tensor device;
     at::Tensor alias;
     AliasPlace place;
   };
 
   void call_cpu_kernel() {
-    if (traits_.generator >= 0) {  // only now: work that ran while we waited has used the thread's generator
+    if (traits_.generator >= 0) {  // set here: kernels that this thread ran while waiting share its generator
       stack_[begin_ + static_cast<size_t>(traits_.generator)] = generator_at(random_.now());
     }
     std::optional<KernelScope> on_host;
@@ -114,7 +114,7 @@ class Call {
     if (dense_) {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     } else {
-      op_.callBoxed(&stack_);  // dense, sparse, nested and quantized kernels, as the arguments want
+      op_.callBoxed(&stack_);  // dispatches by the layout of the arguments
     }
   }
 
@@ -141,7 +141,7 @@ class Call {
     }
   }
 
-  // One alias for one tensor: kernels ask whether an output is an input.
+  // A tensor that is passed twice gets one alias: kernels compare outputs with inputs by identity.
   at::Tensor alias_for(const at::Tensor& tensor, bool writes) {
     at::Tensor aliased = alias(tensor, writes);
     for (const Input& input : inputs_) {
@@ -166,7 +166,7 @@ class Call {
     return alias;
   }
 
-  // Some kernels for sparse tensors compute what backward needs only if an argument requires gradients.
+  // Some sparse kernels compute the outputs for backward only if an argument requires grad.
   void propagate_requires_grad() {
     const auto requires_grad = [](const auto& input) { return input.device.requires_grad(); };
     if (wrappers_.empty() || !(std::any_of(wrappers_.begin(), wrappers_.end(), requires_grad) ||
@@ -202,7 +202,7 @@ class Call {
     }
   }
 
-  // As on CUDA: numbers may stay on the host, arrays may not. Indexing takes its indices from either side.
+  // As on CUDA: only 0-dim tensors may be on the host. Indexing accepts host and device indices.
   void check_host_tensors() const {
     TORCH_CHECK(!host_.has_value() || inputs_.empty() ||
                     (traits_.has(OpFlag::kIndexing) || traits_.has(OpFlag::kTakesHostTensors)),
@@ -245,8 +245,8 @@ class Call {
     return device_tensor(device_storage(made), made);
   }
 
-  // The device storage for what a kernel returned: an input's if it is a view of one, one that was taken over
-  // before if two results share memory, else taken over now.
+  // The device storage of a kernel's result: that of an input if the result is a view of it; the storage that
+  // was taken over before if two results share memory; otherwise it is taken over now.
   c10::Storage device_storage(const at::Tensor& made) {
     const c10::Storage& storage = made.storage();
     for (const auto& [seen, taken] : taken_) {
@@ -285,18 +285,18 @@ class Call {
   const OpTraits& traits_;
   torch::jit::Stack& stack_;
   const size_t begin_;
-  const bool dense_;  // it was called on dense tensors only
+  const bool dense_;  // all tensor arguments are dense
   c10::DeviceIndex device_ = -1;
   RandomPlace random_;
-  std::optional<c10::Device> host_;  // of a host tensor among the arguments that is more than a number
+  std::optional<c10::Device> host_;  // the device of a host tensor argument that is written or not 0-dim
   c10::SmallVector<Input, 4> inputs_;
-  c10::SmallVector<ArgAlias, 2> written_;
+  c10::SmallVector<WrittenArg, 2> written_;
   c10::SmallVector<Wrapper, 1> wrappers_;
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::Storage>, 2> taken_;
 };
 
-// Warns once about what both the inference and the kernel have found. The kernel decides whether the next
-// call with this key can be launched.
+// Runs the call and merges the warnings of inference and kernel without duplicates. Whether the kernel warned
+// decides whether the next call with this key is launched.
 void run_and_warn(Call& call, const CallWarnings& warnings) {
   WarningObserver observer;
   call.run();
@@ -306,8 +306,8 @@ void run_and_warn(Call& call, const CallWarnings& warnings) {
   }
 }
 
-// Instead of running an out form: its results are its outputs. Other forms are not called while shapes are
-// inferred.
+// During inference: returns the outputs of an out form without running it. Other forms are not called during
+// inference.
 void describe(const OpTraits& traits, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - traits.arguments;
   torch::jit::Stack results;
@@ -333,7 +333,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return;
   }
   const OperatorCall noted(op, traits, stack);
-  LaunchKey key;  // of a call that is worth remembering
+  LaunchKey key;  // set if `remember`
   bool remember = false;
   CallWarnings warnings;
   const bool blocking = schedule() == orScheduleBlocking;

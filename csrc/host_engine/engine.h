@@ -1,12 +1,12 @@
-// The engine: runs an operator's CPU kernel on device memory, in place, in stream order.
+// The host engine: runs an operator's CPU kernel on device memory, in place, in stream order.
 //
-// Note [The engine]
-// An operator for which the device has no kernel of its own arrives here with its arguments on a stack.
-// Device tensors are replaced by aliases, devices by the CPU, and the CPU kernel runs as a kernel of the
-// current stream. Where the shapes of its results can be known before, they are allocated, the work is
-// queued, and the call returns (launch.h). Where they cannot, or under the blocking schedule, it runs here
-// and now: what it wrote is already where it belongs, what it made is pool-backed and is taken
-// over. Nothing is copied.
+// Note [Host engine]
+// The dispatcher calls the engine for operators without a device kernel, with the arguments on a stack. The
+// engine replaces device tensors by aliases and device arguments by the CPU, and runs the CPU kernel as a
+// kernel of the current stream. If the result shapes can be inferred, the engine allocates the results,
+// launches the kernel and returns (launch.h). Otherwise, and under the blocking schedule, the kernel runs
+// synchronously: it writes its outputs in place, and the engine takes ownership of the pool-backed results
+// that it allocated. Nothing is copied.
 //
 // Thread safety: any number of threads may run operators at the same time.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace openreg {
 
-/// What the dispatcher calls the engine when it is asked for an operator's kernel.
+/// Debug label of the engine's kernels in the dispatcher's tables.
 inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
 
 /// Boxed kernel for any operator. Shape, dtype and device errors throw at the call; data-dependent errors at
@@ -28,9 +28,9 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 /// Boxed kernel for sparse, nested and quantized tensors. Always synchronizes.
 void run_wrapped_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-/// Gives the engine the structured operators for which the device has no kernel of its own. Call it once,
-/// when the library is loaded: the kernels are registered by then, in whatever order. Without it those
-/// operators work too, and cost the launch twice.
+/// Registers the engine for operators that have a default (composite) kernel, a CPU kernel and no device
+/// kernel, and for sparse, nested and quantized tensors. Call it once, after the library is loaded: by then
+/// all static registrations are done. Without it the former work, but need several launches.
 OPENREG_EXPORT void register_engine();
 
 }  // namespace openreg

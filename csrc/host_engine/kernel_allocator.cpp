@@ -15,37 +15,37 @@
 namespace openreg {
 namespace {
 
-constexpr uint8_t kAboveAll = 255;
+constexpr uint8_t kHighestPriority = 255;
 
-// Memory from the pool that a kernel holds: kernel-view address to block. raw_deallocate brings back nothing
-// but the address, and so the address is the context of every DataPtr here.
+// Pool-backed memory that kernels hold: kernel-view address to block. raw_deallocate passes only the address,
+// so the context of every DataPtr is the address.
 BlocksByAddress& pool_backed() {
   static auto* all = new BlocksByAddress;
   return *all;
 }
 
-// Every address that was ever in pool_backed() lies between these two. A forked child may not ask
-// pool_backed(), but still frees host memory.
-std::atomic<uintptr_t> lowest_born{UINTPTR_MAX};
-std::atomic<uintptr_t> highest_born{0};
+// The range of all addresses that were ever in pool_backed(). A forked child must not use pool_backed(), but
+// still has to free host memory.
+std::atomic<uintptr_t> lowest_pool_backed{UINTPTR_MAX};
+std::atomic<uintptr_t> highest_pool_backed{0};
 
-void widen_born(void* ptr) {
+void extend_pool_backed_range(void* ptr) {
   const auto address = reinterpret_cast<uintptr_t>(ptr);
-  uintptr_t lowest = lowest_born.load(std::memory_order_relaxed);
-  while (address < lowest && !lowest_born.compare_exchange_weak(lowest, address)) {
+  uintptr_t lowest = lowest_pool_backed.load(std::memory_order_relaxed);
+  while (address < lowest && !lowest_pool_backed.compare_exchange_weak(lowest, address)) {
   }
-  uintptr_t highest = highest_born.load(std::memory_order_relaxed);
-  while (address > highest && !highest_born.compare_exchange_weak(highest, address)) {
+  uintptr_t highest = highest_pool_backed.load(std::memory_order_relaxed);
+  while (address > highest && !highest_pool_backed.compare_exchange_weak(highest, address)) {
   }
 }
 
-bool may_be_born(void* ptr) {
+bool may_be_pool_backed(void* ptr) {
   const auto address = reinterpret_cast<uintptr_t>(ptr);
-  return address >= lowest_born.load(std::memory_order_relaxed) &&
-         address <= highest_born.load(std::memory_order_relaxed);
+  return address >= lowest_pool_backed.load(std::memory_order_relaxed) &&
+         address <= highest_pool_backed.load(std::memory_order_relaxed);
 }
 
-c10::Allocator* host = nullptr;  // PyTorch's own; set before the first kernel
+c10::Allocator* host = nullptr;  // PyTorch's allocator; set before the first kernel
 
 bool is_kernel_view(void* ptr) {
   orPointerAttributes attributes{};
@@ -56,14 +56,14 @@ bool is_kernel_view(void* ptr) {
 
 void release(void* ptr) {
   if (C10_UNLIKELY(in_forked_child())) {
-    if (!may_be_born(ptr)) {
+    if (!may_be_pool_backed(ptr)) {
       host->raw_deleter()(ptr);
     }
     return;
   }
   if (Block* block = pool_backed().take(ptr)) {
     free_block(block);
-  } else if (!is_kernel_view(ptr)) {  // an output buffer belongs to the tensor that it was allocated for
+  } else if (!is_kernel_view(ptr)) {  // an output buffer belongs to its device tensor
     host->raw_deleter()(ptr);
   }
 }
@@ -79,7 +79,7 @@ class KernelAllocator final : public c10::Allocator {
     }
     Block* block = device_allocator().allocate_block(thread_state.allocates_from, bytes);
     void* ptr = kernel_view(block->ptr);
-    widen_born(ptr);
+    extend_pool_backed_range(ptr);
     pool_backed().add(ptr, block);
     return {ptr, ptr, &release, c10::Device(c10::kCPU)};
   }
@@ -101,7 +101,7 @@ class KernelAllocator final : public c10::Allocator {
   }
 };
 
-// Aliases may be resized by a kernel, and then ask for memory here.
+// A kernel that resizes an alias allocates from this allocator.
 [[maybe_unused]] const bool registered = [] {
   set_alias_allocator(&kernel_allocator);
   return true;
@@ -124,7 +124,7 @@ c10::Allocator& kernel_allocator() {
   static auto* allocator = [] {
     host = c10::GetCPUAllocator();
     auto* made = new KernelAllocator;
-    c10::SetCPUAllocator(made, kAboveAll);
+    c10::SetCPUAllocator(made, kHighestPriority);
     return made;
   }();
   return *allocator;

@@ -26,7 +26,7 @@ c10::Storage take_ownership(const c10::Storage& made_by_kernel, c10::DeviceIndex
   if (bytes > 0 && made->data() != nullptr) {
     std::memcpy(kernel_view(data.get()), made->data(), bytes);
   } else if (bytes > 0) {
-    std::memset(kernel_view(data.get()), 0, bytes);  // a tensor of zeros that never had memory
+    std::memset(kernel_view(data.get()), 0, bytes);  // a ZeroTensor has no memory
   }
   return make_storage(std::move(data), bytes);
 }
@@ -71,9 +71,9 @@ bool sync_metadata(const at::Tensor& tensor, const at::Tensor& alias) {
     return false;
   }
   if (moved) {
-    // The kernel needed more memory than there was, and got it from the pool.
+    // The kernel resized the alias to new memory from the pool.
     if (Block* block = block_of(storage->data_ptr())) {
-      block->alias.reset();  // it has gone with the kernel to other memory
+      block->alias.reset();  // its storage now points to the new memory
     }
     c10::Storage grown = take_ownership(alias.storage(), storage->device().index());
     storage->set_data_ptr_noswap(std::move(grown.unsafeGetStorageImpl()->mutable_data_ptr()));

@@ -12,7 +12,7 @@ namespace {
 
 using c10::DispatchKey;
 
-bool has_kernel_of_ours(const c10::OperatorHandle& op) {
+bool has_device_kernel(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(DispatchKey::PrivateUse1) &&
          op.getComputedKernelForDispatchKey(DispatchKey::PrivateUse1).debug() != kEngineLabel;
 }
@@ -32,9 +32,9 @@ const char* support_on_engine(const OpTraits& traits) {
   return "missing";
 }
 
-// In the order in which the dispatcher looks for a kernel.
+// In the dispatcher's order of precedence.
 const char* support_of(const c10::OperatorHandle& op, const OpTraits& traits) {
-  if (has_kernel_of_ours(op)) {
+  if (has_device_kernel(op)) {
     return "own";
   }
   if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {

@@ -1,5 +1,5 @@
-// Operators without a kernel, in a build without the host engine: their tensors are copied to the host, the
-// CPU kernel runs there, and its results are copied back. Slow and synchronous; it keeps a bring-up going
+// CPU fallback for operators without a device kernel, in a build without the host engine: copies the
+// arguments to the host, runs the CPU kernel and copies the results back. Slow and synchronous; for bring-up,
 // while kernels are missing.
 #include "operators/cpu_fallback.h"
 
@@ -33,8 +33,8 @@ void count(const std::string& name) {
   }
   if (first) {
     TORCH_WARN("the operator '", name, "' has no kernel for ", OR_DEVICE_NAME,
-               " and runs on the CPU, between copies. This is slow. Write a kernel for it, or build with the "
-               "host engine.");
+               " and falls back to the CPU, with copies of its arguments and results. This is slow. Write a "
+               "kernel for it, or build with the host engine.");
   }
 }
 

@@ -1,6 +1,6 @@
-// Which operators ran on the CPU for want of a kernel. Only in a build without the host engine.
+// Counts operators that fell back to the CPU. Only in a build without the host engine.
 //
-// Thread safety: from any thread.
+// Thread safety: may be called from any thread.
 #pragma once
 
 #include "common/export.h"
@@ -11,7 +11,7 @@
 
 namespace openreg {
 
-/// How often each operator has fallen back since the process began, by qualified name.
+/// Number of fallbacks of each operator since the process started, by qualified name.
 OPENREG_EXPORT std::map<std::string, uint64_t> cpu_fallbacks();
 
 }  // namespace openreg

@@ -27,8 +27,8 @@ REFUSED_LATE = {
     "randint_like": "the bounds are wrong, not the dtype",
 }
 
-# A graph cannot have them, as on CUDA: the operator that has to run at its call, or what else stands in the way. One
-# that can be captured must be taken out.
+# Not capturable, as on CUDA: the operator that runs synchronously, or the text of another reason. Remove entries that
+# can be captured.
 NOT_CAPTURED = {
     **dict.fromkeys(
         [

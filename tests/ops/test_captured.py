@@ -51,9 +51,7 @@ def compare(name: str) -> bool:
             return True  # reads its status on the host, as on CUDA
         assert name in NOT_CAPTURED, f"{name} was refused: {error}"
         reason = NOT_CAPTURED[name]
-        in_the_way = (
-            reason if " " in reason else f"the operator 'aten::{reason}', which has to run at its call"
-        )
+        in_the_way = reason if " " in reason else f"the operator 'aten::{reason}', which runs synchronously"
         assert in_the_way in str(error), f"{name}: {error}"
         return True
     assert name not in NOT_CAPTURED, f"{name} can be captured: take it out of the list"

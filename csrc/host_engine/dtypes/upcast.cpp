@@ -24,7 +24,7 @@ ScalarType wider(ScalarType dtype) {
     case ScalarType::Bool:
       return ScalarType::Long;
     default:
-      return ScalarType::Double;  // of integers
+      return ScalarType::Double;  // for integers
   }
 }
 
@@ -47,7 +47,7 @@ bool needs_upcast(const OpTraits& traits, const torch::jit::Stack& stack) {
 void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - traits.arguments;
   const torch::jit::Stack given(stack->begin() + static_cast<ptrdiff_t>(begin), stack->end());
-  // What results of the wide dtype become again. Half and BFloat16 do not meet in one call.
+  // Results in the wide dtype are cast back to this one. A call does not mix Half and BFloat16.
   ScalarType narrow = ScalarType::Undefined;
   for (size_t i = 0; i < traits.arguments; ++i) {
     (*stack)[begin + i] = map_tensors(given[i], [&](const at::Tensor& tensor) {
@@ -62,12 +62,12 @@ void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::ji
   op.callBoxed(stack);
   const auto narrowed = [&](const at::Tensor& made) {
     if (!made.defined() || narrow == ScalarType::Bool) {
-      return made;  // sums of truth values are numbers
+      return made;  // a sum of bools is an integer
     }
     if (made.scalar_type() == wider(narrow)) {
       return made.to(narrow);
     }
-    // The angle of a complex number, the transform of a real one, and their like.
+    // Complex to real (angle) and real to complex (fft).
     if (narrow == ScalarType::ComplexHalf && made.scalar_type() == ScalarType::Float) {
       return made.to(ScalarType::Half);
     }

@@ -1,6 +1,6 @@
-// Dtypes that CUDA's kernels have and the CPU's lack. The operator is launched in a wider dtype between two
-// casts: all of it on the device, none of it waits. The list is CUDA's and no longer, so that a program which
-// works here works there.
+// Dtypes that CUDA kernels support and CPU kernels do not. The operator is launched in a wider dtype between
+// two casts, on the device and without synchronization. Only dtypes that CUDA supports are upcast, so that a
+// program that works here also works on CUDA.
 #pragma once
 
 #include "host_engine/ops/op_traits.h"
@@ -12,10 +12,10 @@
 
 namespace openreg {
 
-/// Whether this call has a tensor of such a dtype.
+/// Whether this call has a tensor argument with a dtype that needs an upcast for this operator.
 bool needs_upcast(const OpTraits& traits, const torch::jit::Stack& stack);
 
-/// Calls the operator in a wider dtype; the results have the dtype that they should have.
+/// Calls the operator in a wider dtype and casts the results back.
 void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack);
 
 }  // namespace openreg

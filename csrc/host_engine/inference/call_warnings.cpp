@@ -20,20 +20,20 @@ bool any_tensor(const IValue& value, bool (*holds)(const at::Tensor&)) {
   return any;
 }
 
-// Masks of bytes are deprecated.
+// uint8 masks are deprecated.
 bool is_byte_mask(std::string_view name, const IValue& value) {
   return (name == "mask" || name == "condition" || name == "indices") &&
          any_tensor(value, [](const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte; });
 }
 
-// Of a variance or a deviation: the elements that each result is made of are no more than the correction.
+// For var and std: the number of elements per result does not exceed the correction.
 bool lacks_degrees_of_freedom(const IValue& self, const IValue& dims, const IValue& correction) {
   const at::Tensor& tensor = self.toTensor();
   int64_t elements = 1;
   if (dims.isIntList() && !dims.toIntList().empty()) {
     for (const int64_t dim : dims.toIntList()) {
       const bool exists = dim >= -tensor.dim() && dim < tensor.dim();
-      elements *= exists ? tensor.size(dim) : 1;  // none: a number's only dimension, or one that is refused
+      elements *= exists ? tensor.size(dim) : 1;  // 0-dim tensor, or a dim that the kernel rejects
     }
   } else {
     elements = tensor.numel();
@@ -42,12 +42,12 @@ bool lacks_degrees_of_freedom(const IValue& self, const IValue& dims, const IVal
   return static_cast<double>(elements) <= subtracted || tensor.numel() == 0;
 }
 
-// Random integers beyond those that a floating point dtype of low precision can tell apart.
+// For random_ on a floating dtype: a bound may exceed the integers that the dtype represents exactly.
 bool is_wide_range(const torch::jit::Stack& stack, size_t begin) {
-  constexpr int64_t kExactInAll = 1 << 8;
+  constexpr int64_t kExactInAllDtypes = 1 << 8;
   return at::isFloatingType(stack[begin].toTensor().scalar_type()) &&
          std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {
-           return value.isInt() && std::abs(value.toInt()) > kExactInAll;
+           return value.isInt() && std::abs(value.toInt()) > kExactInAllDtypes;
          });
 }
 
@@ -79,7 +79,7 @@ bool may_warn(const c10::OperatorHandle& op, const OpTraits& traits, const torch
   if (traits.has(OpFlag::kWarnsIfWide)) {
     return stack[begin].isTensor() && is_wide_range(stack, begin);
   }
-  if (traits.has(OpFlag::kWarnsOfResize)) {
+  if (traits.has(OpFlag::kWarnsOnResize)) {
     return any_tensor(stack.back(), [](const at::Tensor& output) { return output.numel() != 0; });
   }
   return traits.has(OpFlag::kWarns) ||

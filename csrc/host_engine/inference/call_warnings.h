@@ -1,12 +1,12 @@
-// Warnings of operators: given at the call, to the caller, as often as on CUDA.
+// Warnings of operators: given at the call, in the calling thread, as often as on CUDA.
 //
 // Note [Warnings]
-// A launched kernel runs on a thread that has nobody to warn, so its warnings are dropped
-// (kernel/kernel_guard.h). A call whose kernel warns is therefore not launched: it runs at its call, where
-// the caller's handler gets what the kernel says, in the kernel's words. Whether it may warn is known from
-// the inference of its shapes, which makes many of the kernel's checks, and from `may_warn`. Whether it did
-// decides about the next call with the same key, so a warning that is given once per process costs two
-// synchronous calls. A capture launches in any case, without the warning.
+// A launched kernel runs on a thread without the caller's warning handler, so its warnings are dropped
+// (kernel/kernel_guard.h). A call whose kernel warns is therefore not launched: it runs synchronously, and
+// the caller's handler gets the kernel's warning. Shape inference, which makes many of the kernel's checks,
+// and `may_warn` tell whether a call may warn. Whether it did decides about the next call with the same key,
+// so a warning that is given once per process costs two synchronous calls. During a capture the call is
+// launched anyway, without the warning.
 #pragma once
 
 #include "host_engine/ops/output_plan.h"
@@ -21,8 +21,8 @@
 
 namespace openreg {
 
-/// Keeps the warnings of this thread while it lives; nobody else sees them. `of_kernels`: also those of
-/// kernels that run quietly, as they do before a launch.
+/// RAII scope that collects the warnings of this thread instead of reporting them. `of_kernels`: also those
+/// that a KernelGuard would drop, as in a dry run.
 class WarningCollector final : public c10::WarningHandler {
  public:
   explicit WarningCollector(bool of_kernels)
@@ -40,7 +40,7 @@ class WarningCollector final : public c10::WarningHandler {
   const c10::WarningUtils::WarningHandlerGuard guard_{this};
 };
 
-/// While it lives, passes the warnings of this thread on to the handler before it, and notes them.
+/// RAII scope that records the warnings of this thread and forwards them to the previous handler.
 class WarningObserver final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -48,7 +48,7 @@ class WarningObserver final : public c10::WarningHandler {
     before_->process(warning);
   }
   bool any() const { return !texts_.empty(); }
-  /// Gives the warnings that were not among those passed on.
+  /// Forwards those of `warnings` that were not forwarded before.
   void add_missing(const std::vector<c10::Warning>& warnings);
 
  private:
@@ -57,8 +57,7 @@ class WarningObserver final : public c10::WarningHandler {
   const c10::WarningUtils::WarningHandlerGuard guard_{this};
 };
 
-/// For a call that was not launched: what its inference warned about, and the plan that its warnings decide
-/// about.
+/// For a call that was not launched: the warnings of its inference, and the plan to update with the outcome.
 struct CallWarnings {
   OutputPlanPtr plan;
   std::vector<c10::Warning> inferred;
@@ -66,7 +65,7 @@ struct CallWarnings {
   bool expected() const { return plan != nullptr || !inferred.empty(); }
 };
 
-/// Whether the kernel may warn about this call for a reason that inference does not look at. True too often
+/// Whether the kernel may warn about this call for a reason that inference does not check. A false positive
 /// costs a synchronous call.
 bool may_warn(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack);
 

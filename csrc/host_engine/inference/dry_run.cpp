@@ -1,7 +1,7 @@
 #include "host_engine/inference/dry_run.h"
 
 #include "common/map_tensors.h"
-#include "host_engine/inference/dry_run_args.h"
+#include "host_engine/inference/dry_run_arg_spec.h"
 #include "host_engine/inference/launch_key.h"
 #include "host_engine/inference/output_plan_reader.h"
 #include "kernel/kernel_guard.h"
@@ -19,49 +19,50 @@ namespace {
 using c10::IValue;
 
 constexpr int64_t kLargestDim = 8;
-constexpr int64_t kSmall = 1 << 16;     // elements
-constexpr size_t kMostAnswers = 16384;  // cleared when exceeded: a program with ever new numbers
+constexpr int64_t kMaxSmallElements = 1 << 16;
+constexpr size_t kMaxCachedResults = 16384;  // the cache is cleared when exceeded (dynamic shapes)
 
-enum class Answer { Accepts, NotImplemented, Rejects };
+enum class DryRunResult { Accepts, NotImplemented, Rejects };
 
-// A kernel that is not deterministic alerts, if that is wanted: with an error or with a warning.
+// With torch.use_deterministic_algorithms, a non-deterministic kernel throws or warns (warn_only). Detects
+// the warning.
 struct AlertHandler final : c10::WarningHandler {
   bool alerted = false;
   void process(const c10::Warning&) override { alerted = true; }
 };
 
-// `arguments` and `results`: what the kernel was called with, and the stack that it left; may be null.
-Answer try_call(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
-                DryRunArgs spec, torch::jit::Stack* arguments = nullptr,
-                torch::jit::Stack* results = nullptr) {
+// `arguments` receives the kernel's arguments, `results` the stack after the call. Both may be null.
+DryRunResult try_call(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
+                      DryRunArgSpec spec, torch::jit::Stack* arguments = nullptr,
+                      torch::jit::Stack* results = nullptr) {
   try {
     const KernelGuard guard;
-    torch::jit::Stack call = dry_run_args(traits, stack, spec);
+    torch::jit::Stack call = make_dry_run_args(traits, stack, spec);
     if (arguments != nullptr) {
       *arguments = call;
     }
     AlertHandler alerts;
-    std::optional<c10::WarningUtils::WarningHandlerGuard> listen;
+    std::optional<c10::WarningUtils::WarningHandlerGuard> handler_guard;
     if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms())) {
-      listen.emplace(&alerts);
+      handler_guard.emplace(&alerts);
     }
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call);
     if (results != nullptr) {
       *results = std::move(call);
     }
-    return alerts.alerted ? Answer::Rejects : Answer::Accepts;
+    return alerts.alerted ? DryRunResult::Rejects : DryRunResult::Accepts;
   } catch (const c10::NotImplementedError&) {
-    return Answer::NotImplemented;
-  } catch (const std::exception&) {  // the real call says why
-    return Answer::Rejects;
+    return DryRunResult::NotImplemented;
+  } catch (const std::exception&) {  // the synchronous call throws the error
+    return DryRunResult::Rejects;
   }
 }
 
-Answer try_zeros_and_ones(const c10::OperatorHandle& op, const OpTraits& traits,
-                          const torch::jit::Stack& stack, DryRunArgs spec) {
-  const Answer answer = try_call(op, traits, stack, spec);
-  if (answer != Answer::Rejects) {
-    return answer;
+DryRunResult try_zeros_and_ones(const c10::OperatorHandle& op, const OpTraits& traits,
+                                const torch::jit::Stack& stack, DryRunArgSpec spec) {
+  const DryRunResult result = try_call(op, traits, stack, spec);
+  if (result != DryRunResult::Rejects) {
+    return result;
   }
   spec.value = 1;
   return try_call(op, traits, stack, spec);
@@ -72,7 +73,7 @@ bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
                      [](const IValue& value) { return value.isString(); });
 }
 
-// Whether a dry run has other shapes than the call.
+// Whether a dry run with kLargestDim has smaller shapes than the call.
 bool is_cut(const OpTraits& traits, const torch::jit::Stack& stack) {
   bool cut = false;
   for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
@@ -84,11 +85,11 @@ bool is_cut(const OpTraits& traits, const torch::jit::Stack& stack) {
   return cut;
 }
 
-// Whether the kernel accepts the same shapes in dtypes that every kernel has.
+// Whether the kernel accepts the same shapes in dtypes that every kernel supports.
 bool accepts_other_dtypes(const c10::OperatorHandle& op, const OpTraits& traits,
                           const torch::jit::Stack& stack) {
-  for (const DryRunArgs::Dtypes dtypes : {DryRunArgs::Dtypes::Common, DryRunArgs::Dtypes::Float}) {
-    if (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, dtypes}) == Answer::Accepts) {
+  for (const DryRunArgSpec::Dtypes dtypes : {DryRunArgSpec::Dtypes::Common, DryRunArgSpec::Dtypes::Float}) {
+    if (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, dtypes}) == DryRunResult::Accepts) {
       return true;
     }
   }
@@ -97,16 +98,16 @@ bool accepts_other_dtypes(const c10::OperatorHandle& op, const OpTraits& traits,
 
 bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack,
             OnRejection on_rejection) {
-  switch (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, DryRunArgs::Dtypes::AsGiven})) {
-    case Answer::Accepts:
+  switch (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, DryRunArgSpec::Dtypes::AsGiven})) {
+    case DryRunResult::Accepts:
       return true;
-    case Answer::NotImplemented:
+    case DryRunResult::NotImplemented:
       return false;
-    case Answer::Rejects:
+    case DryRunResult::Rejects:
       break;
   }
-  // Nothing else checks a string: the method of an approximation, the kind of a reduction.
-  if (on_rejection == OnRejection::RunAtTheCall || at::globalContext().deterministicAlgorithms() ||
+  // Only the kernel checks string arguments (approximation method, kind of reduction).
+  if (on_rejection == OnRejection::RunSynchronously || at::globalContext().deterministicAlgorithms() ||
       (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
     return false;
   }
@@ -116,8 +117,8 @@ bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::
   return !accepts_other_dtypes(op, traits, stack);
 }
 
-struct Known {
-  std::vector<int64_t> words;
+struct CachedResult {
+  std::vector<int64_t> key;
   bool accepts;
 };
 
@@ -130,8 +131,8 @@ bool may_dry_run(const OpTraits& traits, const torch::jit::Stack& stack) {
   if (!traits.has(OpFlag::kTrustsIntegers)) {
     return true;
   }
-  // Integers that a forward has saved are lengths and indices. The kernel of the backward trusts them, and
-  // reads where they say.
+  // Integers that the forward saved are lengths and indices. The backward kernel uses them without bounds
+  // checks.
   bool has_integers = false;
   for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
@@ -147,7 +148,7 @@ bool is_small(const OpTraits& traits, const torch::jit::Stack& stack) {
     for_each_tensor(stack[i],
                     [&](const at::Tensor& tensor) { elements += tensor.defined() ? tensor.numel() : 0; });
   }
-  return elements < kSmall;
+  return elements < kMaxSmallElements;
 }
 
 OutputPlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OpTraits& traits,
@@ -156,7 +157,7 @@ OutputPlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OpTraits& tra
     auto plan = c10::make_intrusive<OutputPlan>();
     torch::jit::Stack arguments;
     torch::jit::Stack call;
-    if (try_call(op, traits, stack, {.value = value}, &arguments, &call) == Answer::Accepts) {
+    if (try_call(op, traits, stack, {.value = value}, &arguments, &call) == DryRunResult::Accepts) {
       plan->can_launch = read_results(traits, call, c10::kCPU, storages_of(arguments), *plan) &&
                          read_resizes(traits, stack, arguments, c10::kCPU, *plan);
       return plan;
@@ -170,22 +171,22 @@ bool kernel_accepts(const c10::OperatorHandle& op, const OpTraits& traits, const
   if (!may_dry_run(traits, stack)) {
     return true;
   }
-  static thread_local std::unordered_multimap<uint64_t, Known> answers;
+  static thread_local std::unordered_multimap<uint64_t, CachedResult> cache;
   LaunchKey key;
   if (!key.read(traits, stack, kLargestDim)) {
     return decide(op, traits, stack, on_rejection);
   }
-  const auto [begin, end] = answers.equal_range(key.hash());
+  const auto [begin, end] = cache.equal_range(key.hash());
   const auto found =
-      std::find_if(begin, end, [&](const auto& entry) { return entry.second.words == key.words(); });
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second.key == key.words(); });
   if (found != end) {
     return found->second.accepts;
   }
   const bool accepts = decide(op, traits, stack, on_rejection);
-  if (answers.size() >= kMostAnswers) {
-    answers.clear();
+  if (cache.size() >= kMaxCachedResults) {
+    cache.clear();
   }
-  answers.emplace(key.hash(), Known{key.words(), accepts});
+  cache.emplace(key.hash(), CachedResult{key.words(), accepts});
   return accepts;
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 using c10::IValue;
 
-// The call with Meta tensors in the place of device tensors. Host numbers stay as they are, since their being
-// numbers decides dtypes.
+// The call with Meta tensors instead of device tensors. Host scalars stay as they are, since wrapped numbers
+// affect type promotion.
 class MetaCall {
  public:
   MetaCall(const OpTraits& traits, const torch::jit::Stack& stack) : traits_(traits) {
@@ -45,8 +45,8 @@ class MetaCall {
   }
 
  private:
-  // An output without elements is resized without a warning. The launch gives it; a Meta kernel in Python
-  // would give it too, in words of its own.
+  // PyTorch resizes an empty output without a warning. The launch gives the warning about a resize; a Meta
+  // kernel in Python would give a second one with a different text.
   void empty_outputs(const c10::OperatorHandle& op) {
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -103,7 +103,7 @@ struct Entry {
 };
 
 // Cache limit; cleared when exceeded (dynamic shapes).
-constexpr size_t kMostPlans = 16384;
+constexpr size_t kMaxPlans = 16384;
 
 std::unordered_multimap<uint64_t, Entry>& cache() {
   static thread_local std::unordered_multimap<uint64_t, Entry> plans;
@@ -125,17 +125,17 @@ const OutputPlanPtr& keep(uint64_t hash, std::vector<int64_t> words, OutputPlanP
     return *known = std::move(plan);
   }
   auto& plans = cache();
-  if (plans.size() >= kMostPlans) {
+  if (plans.size() >= kMaxPlans) {
     plans.clear();
   }
   return plans.emplace(hash, Entry{std::move(words), std::move(plan)})->second.plan;
 }
 
 // Note [Inference in C++]
-// PyTorch has a default for structured operators: it computes the shapes of the outputs, allocates them and
-// calls the out form. Called in an InferenceScope, the out form arrives at the engine, which returns without
-// running it; the outputs have the inferred shapes. That takes microseconds. A Meta kernel may be Python and
-// take a thousand of them, and on its first call imports half of a compiler.
+// PyTorch has a default kernel for structured operators: it computes the shapes of the outputs, allocates
+// them and calls the out form. In an InferenceScope the engine returns from the out form without running it,
+// and the outputs have the inferred shapes. That takes microseconds. A Meta kernel may be Python and take a
+// millisecond, and its first call imports many modules.
 OutputPlanPtr infer_by_default(const c10::OperatorHandle& op, const OpTraits& traits,
                                const torch::jit::Stack& stack) {
   torch::jit::Stack call(stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end());
@@ -174,7 +174,8 @@ std::optional<c10::OperatorHandle> structured_functional_form(const c10::Operato
   return std::nullopt;
 }
 
-// For an output that fits already: as in x.mul_(2), which is mul.out. Null for others.
+// For an out form whose output already has the inferred shape and dtype, such as x.mul_(2), which calls
+// mul.out. Null in other cases.
 OutputPlanPtr infer_fitting_output(const c10::OperatorHandle& op, const OpTraits& traits,
                                    const torch::jit::Stack& stack) {
   const auto functional = structured_functional_form(op);
@@ -198,7 +199,7 @@ OutputPlanPtr infer_fitting_output(const c10::OperatorHandle& op, const OpTraits
   return plan;
 }
 
-// An operator that only overwrites or updates its one tensor has nothing to infer.
+// Whether the call only writes its one tensor argument and returns it: there is nothing to infer.
 bool changes_only_itself(const OpTraits& traits, const torch::jit::Stack& stack) {
   if (traits.returned.size() != 1 || traits.returned[0] != 0 || traits.arguments == 0) {
     return false;
@@ -238,8 +239,8 @@ OutputPlanPtr infer_by_shape_function(const c10::OperatorHandle& op, const OpTra
   return plan;
 }
 
-// In this order, what is cheap and complete: a shape function; PyTorch's own inference of a structured
-// operator; a dry run; a Meta kernel, most of which are Python.
+// Tries the cheapest complete method first: a shape function; PyTorch's inference for structured operators; a
+// dry run; a Meta kernel (most are Python).
 OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& traits,
                             const torch::jit::Stack& stack) {
   if (traits.rules.check != nullptr && traits.rules.check(&stack[stack.size() - traits.arguments])) {
@@ -259,21 +260,22 @@ OutputPlanPtr infer_results(const c10::OperatorHandle& op, const OpTraits& trait
     return plan_by_dry_run(op, traits, stack);
   }
   if (changes_only_itself(traits, stack)) {
-    return kernel_accepts(op, traits, stack, OnRejection::RunAtTheCall) ? plan_for_itself() : cannot_launch();
+    return kernel_accepts(op, traits, stack, OnRejection::RunSynchronously) ? plan_for_itself()
+                                                                            : cannot_launch();
   }
   OutputPlanPtr plan =
       traits.returned.empty() ? plan_without_results() : MetaCall(traits, stack).infer(op, stack);
   return kernel_accepts(op, traits, stack, OnRejection::CheckDtypes) ? plan : cannot_launch();
 }
 
-// Whether a dtype that was set to be the default decides how the kernel computes: there is one for all
-// threads, and it may be another when a launched kernel runs.
+// Whether the result dtype depends on torch.set_default_dtype. That setting is process-wide, and the program
+// may change it before a launched kernel runs.
 bool needs_default_dtype(const OpTraits& traits, const torch::jit::Stack& stack, const OutputPlan& plan) {
   const at::ScalarType now = c10::get_default_dtype_as_scalartype();
   if (C10_LIKELY(now == at::kFloat)) {
     return false;
   }
-  bool decided = false;  // by an argument
+  bool decided = false;  // the dtype of an argument decides
   for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
       decided |= tensor.defined() && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
@@ -286,7 +288,7 @@ bool needs_default_dtype(const OpTraits& traits, const torch::jit::Stack& stack,
   });
 }
 
-// Whether the call asks its kernel to throw what its data is wrong with.
+// Whether the call has check_errors=True: the kernel throws data-dependent errors.
 bool checks_errors(const OpTraits& traits, const torch::jit::Stack& stack) {
   return traits.checks_errors >= 0 &&
          stack[stack.size() - traits.arguments + static_cast<size_t>(traits.checks_errors)].toBool();
@@ -305,16 +307,16 @@ OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const
     apply_memory_format(traits, stack, *plan);
     return plan;
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // nothing to remember: it may fit the next time
+    throw;  // not cached: the next call may succeed
   } catch (const std::exception&) {
-    // Either there are no shapes before the data is there, or something is wrong with the arguments. In both
-    // cases the call runs synchronously, and the kernel throws its own error.
+    // Either the shapes depend on data, or the arguments are invalid. In both cases the call runs
+    // synchronously, and the kernel throws its error if there is one.
     return cannot_launch();
   }
 }
 
-// Operators whose Meta kernel is known to be wrong. Their first call with a key runs synchronously, and
-// its results are remembered; unless a dry run is cheap, or the stream is captured and nothing can run.
+// Operators whose Meta kernel is known to be wrong. The first call with a key runs synchronously and its
+// results become the plan, unless a dry run is cheap or the stream is captured, where nothing can run.
 bool must_run_first(const OpTraits& traits, const torch::jit::Stack& stack) {
   return traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr && !capture_underway() &&
          !(may_dry_run(traits, stack) && is_small(traits, stack));
@@ -334,14 +336,15 @@ const OutputPlanPtr& plan_for(const c10::OperatorHandle& op, const OpTraits& tra
     static const auto* unknown = new OutputPlanPtr(c10::make_intrusive<OutputPlan>());
     return *unknown;
   }
+  // Copies: inference may call operators, which overwrite the thread's key.
   const uint64_t hash = key.hash();
-  std::vector<int64_t> words = key.words();  // inferring may call operators, which read launch keys
+  std::vector<int64_t> words = key.words();
   const bool expects_warnings = may_warn(op, traits, stack);
   WarningCollector collector(/*of_kernels=*/expects_warnings);
   OutputPlanPtr plan = traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr
                            ? plan_by_dry_run(op, traits, stack)
                            : infer(op, traits, stack);
-  if (plan->resizes.empty()) {  // else the launch says that it resizes
+  if (plan->resizes.empty()) {  // otherwise the launch warns about the resize
     *warnings = collector.take();
   }
   plan->may_warn = expects_warnings || !warnings->empty();

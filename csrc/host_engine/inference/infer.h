@@ -1,9 +1,8 @@
 // Output plans: inferred at the first call with a launch key, then looked up.
 //
 // Note [Launch cache]
-// An operator's Meta kernel infers the shapes of its results. That is slow, sometimes Python, so the answer
-// is kept under the call's key, and the second call of the same kind costs a look-up. Each thread has a
-// cache of its own: no lock on the way to a launch.
+// Shape inference is slow (a Meta kernel may be Python), so the output plan is cached under the launch key,
+// and later calls with the same key cost a lookup. The cache is thread-local, so a launch takes no lock.
 #pragma once
 
 #include "host_engine/inference/launch_key.h"
@@ -16,14 +15,14 @@
 
 namespace openreg {
 
-/// The plan for a call with that key, worked out if need be: then *fresh is true, and what inference
-/// warned about is in *warnings.
+/// The plan for a call with this key, inferred on a cache miss. *fresh: whether it was a miss. *warnings: the
+/// warnings of the inference.
 const OutputPlanPtr& plan_for(const c10::OperatorHandle& op, const OpTraits& traits, const LaunchKey& key,
                               const torch::jit::Stack& stack, bool* fresh,
                               std::vector<c10::Warning>* warnings);
 
-/// For operators whose shapes come from the kernel: a plan from the results that a call had, kept for the
-/// next call with that key. The stack ends with them, as device tensors.
+/// For operators whose shapes come from the kernel: caches a plan made from the results of a call, which are
+/// at the end of `stack` as device tensors.
 void remember_plan(const OpTraits& traits, const LaunchKey& key, const torch::jit::Stack& stack);
 
 }  // namespace openreg

@@ -15,7 +15,7 @@
 namespace openreg {
 namespace {
 
-// What a word is about; the low byte of the first word of each value.
+// Type tag of a value: the low byte of its first word.
 enum Kind : int64_t {
   kNone,
   kUndefined,
@@ -35,13 +35,13 @@ enum Kind : int64_t {
   kText,
 };
 
-// Nothing, a probability, and the types that numbers are converted to.
+// Limits that decide whether an operator accepts a number: zero, the largest probability, and the ranges of
+// the dtypes.
 constexpr std::array<double, 14> kLargest{0,          1,          127,           128,          255,
                                           32767,      32768,      65504,         65535,        2147483647,
                                           2147483648, 4294967295, 9223372036e+9, 3.4028235e+38};
 
-// What every call depends on: the dtype that integers become, and whether a kernel that is not deterministic
-// is refused.
+// Process-wide settings that every call depends on: the default dtype, and the deterministic mode.
 int64_t global_settings() {
   const at::Context& context = at::globalContext();
   return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) |
@@ -53,9 +53,9 @@ int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
 
-// A number as a word of a key. `by_kind`: only what may decide whether an operator takes it: its sign,
-// whether it is zero or more than one, and how wide a type it needs; so a number that changes with every
-// call does not make every call a new one.
+// A number as a word of a key. `by_kind`: the word holds only the sign and the width class (kLargest), which
+// decide whether the operator accepts the number. A number that changes with every call then does not miss
+// the cache every time.
 int64_t number_word(const c10::IValue& number, bool by_kind) {
   if (!by_kind) {
     return number.isInt() ? number.toInt() : std::bit_cast<int64_t>(number.toDouble());
@@ -89,7 +89,7 @@ bool LaunchKey::read(const OpTraits& traits, const torch::jit::Stack& stack, int
   }
   if (C10_UNLIKELY(device_ < 0)) {
     if (traits.generator >= 0) {
-      return false;  // what draws random numbers has a tensor or a device to say where
+      return false;  // random numbers need the device of a tensor or of a device argument
     }
     device_ = current_device();
   }
@@ -198,12 +198,12 @@ bool LaunchKey::add(const c10::IValue& value, bool by_kind) {
       words_.push_back(std::bit_cast<int64_t>(element));
     }
   } else if (value.isGenerator()) {
-    words_.push_back(word(kNone));  // shapes are the same without one
+    words_.push_back(word(kNone));  // does not affect shapes
   } else if (value.isString()) {
     words_.push_back(word(kText));
     words_.push_back(static_cast<int64_t>(std::hash<std::string_view>()(value.toStringView())));
   } else if (value.isList()) {
-    // Numbers, as foreach operators take them: their types decide dtypes, their values nothing.
+    // Scalar lists of foreach operators: types decide dtypes; values do not matter.
     words_.push_back(word(kNumbers, static_cast<int64_t>(value.toListRef().size())));
     for (const c10::IValue& element : value.toListRef()) {
       if (!element.isScalar() || !add(element, true)) {

@@ -9,7 +9,7 @@ namespace {
 
 bool is_channels_last(const at::Tensor& tensor) {
   const at::MemoryFormat format = tensor.suggest_memory_format();
-  // Kernels for three dimensions and doubles work on contiguous memory.
+  // Kernels for 3d and double work on contiguous memory.
   return format == at::MemoryFormat::ChannelsLast ||
          (format == at::MemoryFormat::ChannelsLast3d && tensor.scalar_type() != at::kDouble);
 }

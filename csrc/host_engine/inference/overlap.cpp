@@ -15,7 +15,7 @@ bool is_dense_on_device(const at::Tensor& tensor) {
   return on_device(tensor) && tensor.has_storage();
 }
 
-bool refused(const OpTraits& traits, const at::Tensor& written, const at::Tensor& other) {
+bool rejects_overlap(const OpTraits& traits, const at::Tensor& written, const at::Tensor& other) {
   if (!is_dense_on_device(other)) {
     return false;
   }
@@ -24,16 +24,16 @@ bool refused(const OpTraits& traits, const at::Tensor& written, const at::Tensor
          (found == at::MemOverlapStatus::Full && traits.has(OpFlag::kRejectsOverlap));
 }
 
-bool refused(const OpTraits& traits, const at::Tensor& written, const c10::IValue& other) {
+bool rejects_overlap(const OpTraits& traits, const at::Tensor& written, const c10::IValue& other) {
   if (other.isTensor()) {
-    return refused(traits, written, other.toTensor());
+    return rejects_overlap(traits, written, other.toTensor());
   }
   if (!other.isTensorList()) {
     return false;
   }
   const c10::ArrayRef<c10::IValue> list = other.toListRef();
-  return std::ranges::any_of(list,
-                             [&](const c10::IValue& t) { return refused(traits, written, t.toTensor()); });
+  return std::ranges::any_of(
+      list, [&](const c10::IValue& t) { return rejects_overlap(traits, written, t.toTensor()); });
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack) {
       return true;
     }
     for (size_t k = 0; k < traits.arguments; ++k) {
-      if (k != i && refused(traits, written, stack[begin + k])) {
+      if (k != i && rejects_overlap(traits, written, stack[begin + k])) {
         return true;
       }
     }

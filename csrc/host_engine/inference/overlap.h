@@ -1,5 +1,5 @@
-// Memory that a call both writes and reads elsewhere. PyTorch's kernels refuse it; a launched kernel would do
-// so late, so such a call runs at once.
+// Arguments that overlap in memory with a written argument. PyTorch's kernels reject them. A launched kernel
+// would report the error late, so such a call runs synchronously.
 #pragma once
 
 #include "host_engine/ops/op_traits.h"
@@ -8,8 +8,8 @@
 
 namespace openreg {
 
-/// Whether a tensor that the call writes overlaps itself, or lies partly in another argument's memory; or is
-/// that, if the operator refuses it.
+/// Whether a tensor that the call writes overlaps itself or partly overlaps another argument, or fully
+/// overlaps one where the operator rejects that (kRejectsOverlap).
 bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack);
 
 }  // namespace openreg

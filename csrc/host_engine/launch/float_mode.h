@@ -1,5 +1,4 @@
-// How this thread treats denormal numbers (torch.set_flush_denormal), as a number that another thread can be
-// given.
+// The denormal mode of a thread (torch.set_flush_denormal), to copy it to another thread.
 #pragma once
 
 #if defined(__SSE__)

@@ -1,14 +1,14 @@
-// The kernel that launched work calls, for as long as the work may run.
+// Keeps the kernel of a launched operator alive until it has run.
 //
-// Note [Operators that go]
-// An operator of torch.library goes with its Library: the dispatcher forgets the schema and frees the
-// kernels. An operator that was launched before has still to run, and a graph may be replayed at any time. So
-// work that calls an operator which can go, or a kernel in Python, owns a reference to the kernel. It is the
-// one that was registered at the launch, whatever is registered under the name later.
+// Note [Deregistered operators]
+// A torch.library operator is deregistered with its Library: the dispatcher removes the schema and frees the
+// kernels. A launched operator may still be pending then, and a graph may be replayed at any time. So a
+// launch of an operator that can be deregistered, or of a Python kernel, owns a reference to the kernel that
+// was registered at the launch. Later registrations do not affect it.
 //
-// A boxed kernel, as those in Python are, also asks its operator for the schema. It is called with another
-// operator, which has the same schema under a name of ours and never goes. There is one for each schema, so
-// registering an operator again and again does not make more of them.
+// A boxed kernel, such as a Python kernel, also reads the schema from its operator handle. It is called with
+// the handle of another operator, which has the same schema under a private name and is never deregistered.
+// There is one for each schema, so registering an operator repeatedly does not create more of them.
 #pragma once
 
 #include "host_engine/ops/op_traits.h"
@@ -21,19 +21,19 @@
 
 namespace openreg {
 
-/// The kernel for the CPU that is registered now. Valid until registrations change.
+/// The CPU kernel that is registered now. Valid until registrations change.
 const c10::KernelFunction& cpu_kernel(const c10::OperatorHandle& op);
 
-/// Whether a kernel is in Python, or in C++ that takes any operator.
+/// Whether a kernel has no unboxed form: a Python kernel, or a generic boxed kernel in C++.
 inline bool is_boxed_only(const c10::KernelFunction& kernel) {
   return !kernel.isValidUnboxed() && !kernel.isValidSymUnboxed();
 }
 
-/// Not for two threads at once.
+/// A kernel and the operator handle to call it with, or empty. Not thread-safe.
 class KeptKernel {
  public:
   void keep(const c10::OperatorHandle& op, const OpTraits& traits, const c10::KernelFunction& kernel);
-  /// Frees what it keeps. For a kernel in Python that may take the interpreter's lock.
+  /// Releases the kernel. Releasing a Python kernel may take the GIL.
   void reset() { call_.reset(); }
 
   explicit operator bool() const { return call_.has_value(); }

@@ -26,13 +26,13 @@ namespace {
 
 using c10::IValue;
 
-// A device tensor as planned; its memory is what the kernel will be offered.
-at::Tensor make_result(const TensorSpec& spec, LaunchedOp& work) {
+// Allocates a result. Its memory becomes an output buffer of the kernel.
+at::Tensor make_result(const TensorSpec& spec, LaunchedOp& launched) {
   if (!spec.defined) {
     return {};
   }
   c10::DataPtr data = device_allocator().allocate(spec.bytes);
-  work.output_buffer(data.get() == nullptr ? nullptr : kernel_view(data.get()), spec.bytes);
+  launched.add_output_buffer(data.get() == nullptr ? nullptr : kernel_view(data.get()), spec.bytes);
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
       make_storage(std::move(data), spec.bytes), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       spec.dtype);
@@ -40,19 +40,19 @@ at::Tensor make_result(const TensorSpec& spec, LaunchedOp& work) {
   return result;
 }
 
-IValue make_result(const OutputPlan::Result& result, LaunchedOp& work) {
+IValue make_result(const OutputPlan::Result& result, LaunchedOp& launched) {
   if (!result.list) {
-    return make_result(result.tensors[0], work);
+    return make_result(result.tensors[0], launched);
   }
   c10::List<at::Tensor> list;
   list.reserve(result.tensors.size());
   for (const TensorSpec& spec : result.tensors) {
-    list.push_back(make_result(spec, work));
+    list.push_back(make_result(spec, launched));
   }
   return list;
 }
 
-// Gives an output the shape of the result, with PyTorch's warning about it.
+// Resizes an output to the shape of the result, with PyTorch's warning.
 void resize_output(const at::Tensor& output, const TensorSpec& to) {
   at::native::resize_output_check(output, to.sizes);
   c10::StorageImpl* storage = output.storage().unsafeGetStorageImpl();
@@ -64,8 +64,8 @@ void resize_output(const at::Tensor& output, const TensorSpec& to) {
   output.unsafeGetTensorImpl()->set_sizes_and_strides(to.sizes, to.strides);
 }
 
-// An output that would grow and is an input as well. Kernels refuse that.
-bool is_read_too(const OpTraits& traits, const torch::jit::Stack& stack, size_t argument) {
+// Whether an output that is resized is also an input. Kernels reject that.
+bool is_also_input(const OpTraits& traits, const torch::jit::Stack& stack, size_t argument) {
   const size_t begin = stack.size() - traits.arguments;
   const at::Tensor& output = stack[begin + argument].toTensor();
   for (size_t i = 0; i < traits.arguments; ++i) {
@@ -77,39 +77,39 @@ bool is_read_too(const OpTraits& traits, const torch::jit::Stack& stack, size_t 
   return false;
 }
 
-// The program may change its host tensors, and TorchScript its lists, before the work runs: the work has
-// copies of them.
-void add_argument(LaunchedOp& work, const IValue& value, bool writes) {
+// Host tensors and lists are copied: the program may change host tensors, and TorchScript lists, before the
+// kernel runs.
+void add_argument(LaunchedOp& launched, const IValue& value, bool writes) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (on_device(tensor)) {
-      work.add_alias(tensor, writes);
+      launched.add_alias(tensor, writes);
     } else {
-      work.add(work.copy_host(tensor));
+      launched.add(launched.copy_host(tensor));
     }
   } else if (value.isDevice()) {
-    work.add(c10::Device(c10::kCPU));
+    launched.add(c10::Device(c10::kCPU));
   } else if (!value.isList()) {
-    work.add(value);
+    launched.add(value);
   } else if (value.isTensorList() || is_optional_tensor_list(value)) {
-    work.add(map_tensors(value, [&](const at::Tensor& tensor) {
-      return on_device(tensor) ? work.make_alias(tensor, writes) : work.copy_host(tensor);
+    launched.add(map_tensors(value, [&](const at::Tensor& tensor) {
+      return on_device(tensor) ? launched.make_alias(tensor, writes) : launched.copy_host(tensor);
     }));
   } else {
-    work.add(value.use_count() == 1 ? value : IValue(value.toList().copy()));
+    launched.add(value.use_count() == 1 ? value : IValue(value.toList().copy()));
   }
 }
 
-// Gives the work back if it was not submitted.
-struct Filling {
-  LaunchedOp* work = LaunchedOp::take();
-  ~Filling() {
-    if (work != nullptr) {
-      LaunchedOp::recycle(work);
+// Owns a LaunchedOp until it is submitted.
+struct PendingLaunch {
+  LaunchedOp* op = LaunchedOp::take();
+  ~PendingLaunch() {
+    if (op != nullptr) {
+      LaunchedOp::recycle(op);
     }
   }
   void submit(const orKernel& kernel, orStream_t stream) {
-    std::exchange(work, nullptr)->submit(kernel, stream);
+    std::exchange(op, nullptr)->submit(kernel, stream);
   }
 };
 
@@ -139,40 +139,40 @@ bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::S
   DeviceScope scope(device);
   const size_t begin = stack->size() - traits.arguments;
   for (const OutputPlan::Resize& resize : plan->resizes) {
-    if (is_read_too(traits, *stack, resize.argument)) {
+    if (is_also_input(traits, *stack, resize.argument)) {
       return false;
     }
     resize_output((*stack)[begin + resize.argument].toTensor(), resize.to);
   }
   if (C10_UNLIKELY(!plan->resizes.empty()) &&
-      writes_overlap(traits, *stack)) {  // it has grown into an argument
+      writes_overlap(traits, *stack)) {  // a resized output overlaps an argument
     return false;
   }
-  Filling filling;
+  PendingLaunch pending;
   const c10::KernelFunction& kernel = cpu_kernel(op);
   const bool is_aten = traits.is_aten && !is_boxed_only(kernel);
-  filling.work->set(op, plan, is_aten);
+  pending.op->set(op, plan, is_aten);
   if (C10_UNLIKELY(!is_aten)) {
-    filling.work->keep(op, traits, kernel);
+    pending.op->keep(op, traits, kernel);
   }
-  if (C10_UNLIKELY(traits.has(OpFlag::kMayRejectData) || traits.has(OpFlag::kSeldomRejectsData) ||
+  if (C10_UNLIKELY(traits.has(OpFlag::kMayRejectData) || traits.has(OpFlag::kRarelyRejectsData) ||
                    !traits.is_aten)) {
-    filling.work->set_site(launch_site());
+    pending.op->set_site(launch_site());
   }
   if (traits.generator >= 0) {
     const auto given = (*stack)[begin + static_cast<size_t>(traits.generator)].toOptional<at::Generator>();
-    filling.work->set_random(traits.generator, reserve_random(given, device));
+    pending.op->set_random(traits.generator, reserve_random(given, device));
   }
   for (size_t i = 0; i < traits.arguments; ++i) {
-    add_argument(*filling.work, (*stack)[begin + i], traits.written[i]);
+    add_argument(*pending.op, (*stack)[begin + i], traits.written[i]);
   }
   c10::SmallVector<IValue, 2> results;
   for (const OutputPlan::Result& result : plan->results) {
     results.push_back(result.argument == OpTraits::kFresh
-                          ? make_result(result, *filling.work)
+                          ? make_result(result, *pending.op)
                           : (*stack)[begin + static_cast<size_t>(result.argument)]);
   }
-  filling.submit(traits.kernel, current_stream_handle(device));
+  pending.submit(traits.kernel, current_stream_handle(device));
   note_launch();
   stack->erase(stack->end() - static_cast<ptrdiff_t>(traits.arguments), stack->end());
   for (IValue& result : results) {
@@ -186,12 +186,12 @@ namespace {
 void launch_copy_as_operator(const at::Tensor& dst, const at::Tensor& src) {
   static const c10::OperatorHandle copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   static const orKernel kernel = LaunchedOp::kernel_named("copy");
-  Filling filling;
-  filling.work->set(copy, nullptr, false);
-  filling.work->add_alias(dst, true);
-  filling.work->add_alias(src, false);
-  filling.work->add(false);
-  filling.submit(kernel, current_stream_handle(dst.device().index()));
+  PendingLaunch pending;
+  pending.op->set(copy, nullptr, false);
+  pending.op->add_alias(dst, true);
+  pending.op->add_alias(src, false);
+  pending.op->add(false);
+  pending.submit(kernel, current_stream_handle(dst.device().index()));
 }
 
 [[maybe_unused]] const bool registered = [] {

@@ -1,4 +1,4 @@
-// Launches an operator: results are allocated, the work is queued, the call returns.
+// Launches an operator: allocates the results, submits the kernel to the stream and returns.
 #pragma once
 
 #include "host_engine/inference/call_warnings.h"
@@ -9,10 +9,10 @@
 
 namespace openreg {
 
-/// Launches and replaces the arguments on the stack by the results; or returns false, and the stack is as it
-/// was: the operator has to run synchronously. Shape, dtype and device errors throw at the call.
-/// `only_captured`: returns false unless the stream is captured into a graph. `warnings`: set if false is
-/// returned and the call is to warn.
+/// Launches the operator and replaces the arguments on the stack by the results. Or returns false and leaves
+/// the stack unchanged: the operator must then run synchronously. Shape, dtype and device errors throw at the
+/// call. `only_captured`: returns false unless the stream is captured into a graph. `warnings`: set if false
+/// is returned and the call may warn.
 bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack,
             bool only_captured, CallWarnings* warnings);
 

@@ -29,29 +29,29 @@
 namespace openreg {
 namespace {
 
-// Free list of recycled launches, shared by all threads.
-std::atomic<LaunchedOp*> returned{nullptr};
+// Free list of recycled objects, shared by all threads.
+std::atomic<LaunchedOp*> free_list{nullptr};
 
-// What a thread has taken of it. The rest goes back with the thread.
-struct Stock {
+// The objects that a thread took from the free list. They return to it when the thread ends.
+struct ThreadFreeList {
   LaunchedOp* first = nullptr;
-  ~Stock() { LaunchedOp::put_back(first); }
+  ~ThreadFreeList() { LaunchedOp::recycle_all(first); }
 };
 
-// A thread that neither launches nor waits is a worker of the runtime.
+// A thread that never launched and never waited for the device is a worker thread of the runtime.
 bool is_worker() {
   return !thread_state.launches && !GilRelease::entered_by_this_thread();
 }
 
-// A kernel sees the launching thread's number of threads, its treatment of denormals and whether it wants
-// gradients. A worker keeps them for the next kernel, since setting them costs; a host thread that runs work
-// while it waits has its own back afterwards.
-class LaunchersSettings {
+// RAII scope that runs a kernel with the launching thread's number of threads, denormal mode and grad mode. A
+// worker thread keeps the number of threads and the grad mode, since the next kernel often has the same.
+// A host thread that runs kernels while it waits restores its settings.
+class LaunchSettingsGuard {
  public:
-  LaunchersSettings(int threads, unsigned float_mode, bool gradients)
-      : mode_before_(float_mode_now()), gradients_before_(c10::GradMode::is_enabled()) {
-    if (C10_UNLIKELY(gradients_before_ != gradients)) {
-      c10::GradMode::set_enabled(gradients);
+  LaunchSettingsGuard(int threads, unsigned float_mode, bool grad_mode)
+      : mode_before_(float_mode_now()), grad_mode_before_(c10::GradMode::is_enabled()) {
+    if (C10_UNLIKELY(grad_mode_before_ != grad_mode)) {
+      c10::GradMode::set_enabled(grad_mode);
     }
     if (C10_UNLIKELY(mode_before_ != float_mode)) {
       set_float_mode(float_mode);
@@ -63,9 +63,9 @@ class LaunchersSettings {
       thread_state.num_threads = threads;
     }
   }
-  ~LaunchersSettings() {
+  ~LaunchSettingsGuard() {
     if (!is_worker()) {
-      c10::GradMode::set_enabled(gradients_before_);
+      c10::GradMode::set_enabled(grad_mode_before_);
     }
     if (C10_UNLIKELY(threads_before_ > 0) && !is_worker()) {
       at::set_num_threads(threads_before_);
@@ -74,33 +74,33 @@ class LaunchersSettings {
       set_float_mode(mode_before_);
     }
   }
-  LaunchersSettings(const LaunchersSettings&) = delete;
-  LaunchersSettings& operator=(const LaunchersSettings&) = delete;
+  LaunchSettingsGuard(const LaunchSettingsGuard&) = delete;
+  LaunchSettingsGuard& operator=(const LaunchSettingsGuard&) = delete;
 
  private:
   int threads_before_ = 0;
   unsigned mode_before_;
-  bool gradients_before_;
+  bool grad_mode_before_;
 };
 
-// Work that waits in long queues is cold when its turn comes, so a thread that has got this far ahead
-// of a stream lets it catch up; but not for long, since the stream may be waiting for this very thread. The
-// runtime is asked at every kLaunchesPerLook-th launch of a thread; a prime, so that a thread which takes
-// several streams in turn looks at each of them.
-constexpr uint64_t kFarAhead = 1024;
-constexpr uint64_t kCaughtUp = 512;
-constexpr unsigned kLaunchesPerLook = 61;
-constexpr auto kPatience = std::chrono::milliseconds(2) * kLaunchesPerLook;
+// Throttling: in a long queue, arguments leave the CPU caches before they are used. So a thread that is
+// kBacklogHigh launches ahead of a stream waits until kBacklogLow are left, but at most kMaxWait, since the
+// stream may be waiting for this thread. Each thread checks at every kLaunchesPerCheck-th launch. That is a
+// prime, so that a thread that uses several streams in turn checks each of them.
+constexpr uint64_t kBacklogHigh = 1024;
+constexpr uint64_t kBacklogLow = 512;
+constexpr unsigned kLaunchesPerCheck = 61;
+constexpr auto kMaxWait = std::chrono::milliseconds(2) * kLaunchesPerCheck;
 
-void let_catch_up(orStream_t stream) {
-  const auto pending_there = [stream] {
+void throttle(orStream_t stream) {
+  const auto pending = [stream] {
     uint64_t count = 0;
     return orStreamGetPending(stream, &count) == orSuccess ? count : 0;
   };
-  if (C10_UNLIKELY(pending_there() >= kFarAhead)) {
+  if (C10_UNLIKELY(pending() >= kBacklogHigh)) {
     const GilRelease waiting;
     const auto begin = std::chrono::steady_clock::now();
-    while (pending_there() > kCaughtUp && std::chrono::steady_clock::now() - begin < kPatience) {
+    while (pending() > kBacklogLow && std::chrono::steady_clock::now() - begin < kMaxWait) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
@@ -109,32 +109,32 @@ void let_catch_up(orStream_t stream) {
 }  // namespace
 
 LaunchedOp* LaunchedOp::take() {
-  static thread_local Stock stock;
-  if (stock.first == nullptr) {
-    stock.first = returned.exchange(nullptr, std::memory_order_acquire);
+  static thread_local ThreadFreeList mine;
+  if (mine.first == nullptr) {
+    mine.first = free_list.exchange(nullptr, std::memory_order_acquire);
   }
-  if (stock.first == nullptr) {
+  if (mine.first == nullptr) {
     return new LaunchedOp;
   }
-  LaunchedOp* work = stock.first;
-  stock.first = work->next_;
-  work->stack_.clear();
-  work->output_buffers_.clear();
-  work->held_.clear();
-  work->used_ = 0;
-  work->written_.clear();
-  return work;
+  LaunchedOp* op = mine.first;
+  mine.first = op->next_;
+  op->stack_.clear();
+  op->output_buffers_.clear();
+  op->held_.clear();
+  op->used_ = 0;
+  op->written_.clear();
+  return op;
 }
 
-void LaunchedOp::recycle(LaunchedOp* work) {
-  work->kept_.reset();
-  LaunchedOp* head = returned.load(std::memory_order_relaxed);
+void LaunchedOp::recycle(LaunchedOp* op) {
+  op->kept_.reset();
+  LaunchedOp* head = free_list.load(std::memory_order_relaxed);
   do {
-    work->next_ = head;
-  } while (!returned.compare_exchange_weak(head, work, std::memory_order_release, std::memory_order_relaxed));
+    op->next_ = head;
+  } while (!free_list.compare_exchange_weak(head, op, std::memory_order_release, std::memory_order_relaxed));
 }
 
-void LaunchedOp::put_back(LaunchedOp* first) {
+void LaunchedOp::recycle_all(LaunchedOp* first) {
   while (first != nullptr) {
     recycle(std::exchange(first, first->next_));
   }
@@ -148,12 +148,12 @@ void LaunchedOp::set(const c10::OperatorHandle& op, OutputPlanPtr plan, bool tak
   op_ = op;
   takes_output_buffers_ = takes_output_buffers;
   generator_ = -1;
-  spent_ = false;
+  consumed_ = false;
   site_.clear();
   plan_ = std::move(plan);
   threads_ = at::get_num_threads();
   float_mode_ = float_mode_now();
-  gradients_ = c10::GradMode::is_enabled();
+  grad_mode_ = c10::GradMode::is_enabled();
   deterministic_ = at::globalContext().deterministicAlgorithms();
 }
 
@@ -162,7 +162,7 @@ at::Tensor LaunchedOp::make_alias(const at::Tensor& tensor, bool writes) {
   if (writes) {
     written_.emplace_back(made);
     if (C10_UNLIKELY(!aliases_[used_ - 1].defined())) {
-      held_.push_back(made);  // the place needs its storage
+      held_.push_back(made);  // keeps the storage that AliasPlace points to
     }
   }
   return made;
@@ -179,7 +179,7 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
     slot = alias(tensor, writes);
     at::Tensor made = slot;
     if (impl->is_conj() || impl->is_neg() || impl->is_wrapped_number()) {
-      slot.reset();  // its bits are not for the next one
+      slot.reset();  // not reusable: it has the bits of this tensor
     }
     return made;
   }
@@ -191,7 +191,7 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
 }
 
 void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
-  // Kernels use what libraries tear down when the process ends.
+  // Kernels use libraries that are torn down when the process exits, so exit waits for all devices.
   [[maybe_unused]] static const int registered = std::atexit(&finish_all_devices);
   thread_state.launches = true;
   LaunchedOp* self = this;
@@ -205,58 +205,58 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   if (C10_UNLIKELY(captured)) {
     return;
   }
-  static thread_local unsigned since_look = 0;
-  if (C10_UNLIKELY(++since_look == kLaunchesPerLook)) {
-    since_look = 0;
-    let_catch_up(stream);
+  static thread_local unsigned since_check = 0;
+  if (C10_UNLIKELY(++since_check == kLaunchesPerCheck)) {
+    since_check = 0;
+    throttle(stream);
   }
 }
 
 orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
-  LaunchedOp* work = *static_cast<LaunchedOp**>(args);
-  const auto body = [work] {
-    work->execute();
-    TORCH_CHECK(work->restore_aliases(),
+  LaunchedOp* op = *static_cast<LaunchedOp**>(args);
+  const auto body = [op] {
+    op->execute();
+    TORCH_CHECK(op->restore_aliases(),
                 "the kernel needed more memory for an output than was inferred when it was "
                 "launched");
   };
   const orError_t result = run_kernel_body(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
-    work->restore_aliases();
-    // The place of the launch stays, whatever has to be cut.
-    const std::string words = work->circumstances();
-    const size_t room = why_size - 1 - std::min(words.size(), why_size - 1);
+    op->restore_aliases();
+    // Truncates the error text, not the launch site.
+    const std::string context = op->launch_context();
+    const size_t room = why_size - 1 - std::min(context.size(), why_size - 1);
     const size_t length = std::min(std::strlen(why), room);
-    std::snprintf(why + length, why_size - length, "%s", words.c_str());
+    std::snprintf(why + length, why_size - length, "%s", context.c_str());
   }
   return result;
 }
 
-std::string LaunchedOp::circumstances() const {
-  std::ostringstream words;
-  words << " [arguments:";
-  constexpr size_t kMost = 6;
-  for (size_t i = 0; i < std::min(used_, kMost); ++i) {
+std::string LaunchedOp::launch_context() const {
+  std::ostringstream text;
+  text << " [arguments:";
+  constexpr size_t kMaxShown = 6;
+  for (size_t i = 0; i < std::min(used_, kMaxShown); ++i) {
     if (aliases_[i].defined()) {
-      words << ' ' << aliases_[i].scalar_type() << aliases_[i].sizes();
+      text << ' ' << aliases_[i].scalar_type() << aliases_[i].sizes();
     }
   }
-  if (used_ > kMost) {
-    words << " and " << used_ - kMost << " more";
+  if (used_ > kMaxShown) {
+    text << " and " << used_ - kMaxShown << " more";
   }
   if (!site_.empty()) {
-    words << "; launched at " << site_;
+    text << "; launched at " << site_;
   }
-  words << ']';
-  return words.str();
+  text << ']';
+  return text.str();
 }
 
 void LaunchedOp::release(void* args) {
-  LaunchedOp* work = *static_cast<LaunchedOp**>(args);
-  if (C10_UNLIKELY(work->captured_)) {
-    work->random_ = {};
+  LaunchedOp* op = *static_cast<LaunchedOp**>(args);
+  if (C10_UNLIKELY(op->captured_)) {
+    op->random_ = {};
   }
-  recycle(work);
+  recycle(op);
 }
 
 bool LaunchedOp::restore_aliases() {
@@ -272,8 +272,10 @@ bool LaunchedOp::restore_aliases() {
 
 void LaunchedOp::execute() {
   if (C10_LIKELY(!captured_)) {
-    TORCH_CHECK(!spent_, "it was captured by other means than a torch graph, and can run only once");
-    spent_ = true;
+    TORCH_CHECK(!consumed_,
+                "it was captured without a torch graph, so it can run only once; use torch." OR_DEVICE_NAME
+                ".graph");
+    consumed_ = true;
     execute(stack_);
     return;
   }
@@ -287,10 +289,10 @@ void LaunchedOp::execute() {
 void LaunchedOp::execute(torch::jit::Stack& stack) {
   const OutputBufferScope scope(takes_output_buffers_ ? std::span<OutputBuffer>(output_buffers_)
                                                       : std::span<OutputBuffer>());
-  // Kernels ask for the wish when they run, and there is one for all threads. If it is gone by then, one
-  // thread adds up in one order.
-  const bool in_order = deterministic_ && !at::globalContext().deterministicAlgorithms();
-  const LaunchersSettings settings(C10_UNLIKELY(in_order) ? 1 : threads_, float_mode_, gradients_);
+  // The deterministic mode is process-wide, and kernels read it when they run. If it was switched off after
+  // the launch, the kernel runs on one thread, which fixes the order of sums.
+  const bool single_threaded = deterministic_ && !at::globalContext().deterministicAlgorithms();
+  const LaunchSettingsGuard settings(C10_UNLIKELY(single_threaded) ? 1 : threads_, float_mode_, grad_mode_);
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }
@@ -305,8 +307,8 @@ void LaunchedOp::execute(torch::jit::Stack& stack) {
   stack.clear();
 }
 
-// Most kernels have written their results where they belong. For the others: copy, from a copy if two results
-// lie in each other's place.
+// Most kernels have written their results to the output buffers. Copies the others there, through a temporary
+// if a kernel may have put a result in the buffer of another.
 void LaunchedOp::place_results(const torch::jit::Stack& stack) {
   struct Misplaced {
     at::Tensor made;

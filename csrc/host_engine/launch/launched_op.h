@@ -1,15 +1,15 @@
 // An operator that was launched and has not run yet.
 //
 // Note [Lifetimes of launched operators]
-// A launched operator holds aliases, which own no device memory: a tensor that is freed after the launch is
-// freed, and its block is reused in stream order. LaunchedOp objects are recycled, and with them their alias
-// tensors. They are filled on the launching thread, run on a thread that the runtime chooses, and come back
-// through one atomic list. What the launching thread allocated it also frees, at the next use: memory that
-// one thread allocates and another frees makes malloc take locks.
+// A launched operator holds aliases, which own no device memory: the program may free a tensor after the
+// launch, and its block is reused in stream order. LaunchedOp objects and their alias tensors are recycled.
+// The launching thread fills them, a thread that the runtime chooses runs them, and they return through one
+// atomic free list. Their contents are freed at the next use, on a launching thread: memory that one thread
+// allocates and another frees makes malloc take locks.
 //
 // Note [Captured operators]
-// An operator that is launched on a captured stream belongs to the graph. A run must leave it unchanged: it
-// uses a copy of the arguments, and the same output buffers each time. Runs of one graph never overlap.
+// An operator that is launched on a captured stream belongs to the graph. A replay must leave it unchanged:
+// it uses a copy of the arguments, and the same output buffers each time. Replays of one graph never overlap.
 #pragma once
 
 #include "host_engine/launch/kept_kernel.h"
@@ -31,46 +31,45 @@ namespace openreg {
 
 class LaunchedOp {
  public:
-  /// A work object for this thread to fill. Give it to submit, or back with recycle.
+  /// Returns an object for this thread to fill. Call submit or recycle on it.
   static LaunchedOp* take();
-  static void recycle(LaunchedOp* work);
-  /// All of a list.
-  static void put_back(LaunchedOp* first);
+  static void recycle(LaunchedOp* op);
+  /// Recycles a linked list of objects.
+  static void recycle_all(LaunchedOp* first);
 
-  /// How the runtime calls work: a kernel whose argument block is a LaunchedOp*.
+  /// The runtime's kernel for launched operators. Its argument block is a LaunchedOp*.
   static orKernel kernel_named(const char* name);
 
-  /// Sets what to run. `plan` may be null: nothing is returned then.
-  /// `takes_output_buffers`: the kernel keeps nothing that it makes, so its results may be made where they
-  /// belong.
+  /// Sets the operator. `plan` may be null for an operator without new results. `takes_output_buffers`: the
+  /// kernel keeps no references to its results, so it may allocate them from the output buffers.
   void set(const c10::OperatorHandle& op, OutputPlanPtr plan, bool takes_output_buffers);
-  /// The kernel to call, where the operator may be gone when the work runs.
+  /// Sets the kernel to call, for an operator that may be deregistered before it runs.
   void keep(const c10::OperatorHandle& op, const OpTraits& traits, const c10::KernelFunction& kernel) {
     kept_.keep(op, traits, kernel);
   }
   void add(c10::IValue value) { stack_.push_back(std::move(value)); }
-  /// A number on the host, with the value that it has now. A wrapped number is nobody's to change.
+  /// Copies a host scalar. A wrapped number is immutable and is not copied.
   at::Tensor copy_host(const at::Tensor& tensor) {
     const bool may_change = tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
     held_.push_back(may_change ? tensor.clone() : tensor);
     return held_.back();
   }
   void add_alias(const at::Tensor& tensor, bool writes) { stack_.push_back(make_alias(tensor, writes)); }
-  /// An alias that lives as long as the work.
+  /// Makes an alias that lives as long as this object.
   at::Tensor make_alias(const at::Tensor& tensor, bool writes);
-  /// Argument `argument` is a generator, and shall be one at that place.
+  /// Argument `argument` becomes a CPU generator at `place` when the kernel runs.
   void set_random(int argument, RandomPlace place) {
     generator_ = argument;
     random_ = std::move(place);
   }
-  /// Where it was launched, for the words of its failure.
+  /// Sets the launch site, for error messages.
   void set_site(std::string site) { site_ = std::move(site); }
-  /// Memory for the next fresh result.
-  void output_buffer(void* kernel_ptr, size_t bytes) {
+  /// Adds the memory of the next new result.
+  void add_output_buffer(void* kernel_ptr, size_t bytes) {
     output_buffers_.push_back({kernel_ptr, bytes, false});
   }
 
-  /// Queues it. Throws what the runtime says; the work is recycled in any case.
+  /// Submits it to the stream. If the runtime returns an error, recycles the object and throws.
   void submit(const orKernel& kernel, orStream_t stream);
 
  private:
@@ -80,14 +79,14 @@ class LaunchedOp {
   at::Tensor fill_alias(const at::Tensor& tensor, bool writes);
   void execute();
   void execute(torch::jit::Stack& stack);
-  /// The arguments and the place of the launch, in words.
-  std::string circumstances() const;
+  /// Describes the arguments and the launch site, for error messages.
+  std::string launch_context() const;
   void place_results(const torch::jit::Stack& stack);
-  /// Aliases that the kernel took elsewhere are where they were. False if there were any.
+  /// Restores the storages of aliases that the kernel reallocated. False if there were any.
   bool restore_aliases();
 
   std::optional<c10::OperatorHandle> op_;
-  KeptKernel kept_;  // or nothing
+  KeptKernel kept_;  // may be empty
   OutputPlanPtr plan_;
   torch::jit::Stack stack_;
   c10::SmallVector<OutputBuffer, 2> output_buffers_;
@@ -98,13 +97,13 @@ class LaunchedOp {
   std::string site_;
   int generator_ = -1;
   RandomPlace random_;
-  bool captured_ = false;  // belongs to a graph and runs again and again
-  bool spent_ = false;     // has run, and has nothing left to run with
+  bool captured_ = false;  // belongs to a graph and may run many times
+  bool consumed_ = false;  // has run, and its arguments are moved out
   bool takes_output_buffers_ = true;
   torch::jit::Stack scratch_;
   int threads_ = 0;
   unsigned float_mode_ = 0;
-  bool gradients_ = true;  // are wanted; some kernels then return what backward needs
+  bool grad_mode_ = true;  // some kernels return outputs for backward only in grad mode
   bool deterministic_ = false;
   LaunchedOp* next_ = nullptr;
 };

@@ -21,8 +21,7 @@ bool is_mask(const std::optional<at::Tensor>& index) {
          (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
 }
 
-// Whether each mask has the shape of the dimensions that it stands for.
-
+// Whether each mask has the shape of the dimensions that it indexes.
 bool masks_fit(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& indices) {
   int64_t dim = 0;
   for (const auto& index : indices) {
@@ -43,17 +42,9 @@ at::Tensor without_data(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().device(c10::kMeta));
 }
 
-// What reading at these places refuses, and values that do not fit there. How many places a mask has nobody
-
-// knows yet, so of masks only the shape is looked at.
-
-// The target has a class for each place, and the weights one for each class.
-
-// The padding of the output is to be smaller than the stride or the dilation; one number stands for all
-
+// The output padding must be smaller than the stride or the dilation. A list of one number applies to all
 // dimensions.
-
-bool pads_too_much(const IValue* arguments) {
+bool output_padding_too_large(const IValue* arguments) {
   const auto strides = arguments[3].toDimVector();
   const auto dilations = arguments[5].toDimVector();
   const auto padding = arguments[7].toDimVector();
@@ -70,6 +61,8 @@ bool pads_too_much(const IValue* arguments) {
 
 }  // namespace
 
+// Checks the indices with the Meta kernel of index, and the shape of the values. The number of elements that
+// a mask selects depends on data, so only the shapes of masks are checked.
 bool checks::index_put(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& values = arguments[2].toTensor();
@@ -110,12 +103,12 @@ bool checks::index_select(const IValue* arguments) {
 }
 
 bool checks::multinomial(const IValue* arguments) {
-  constexpr int64_t kMostCategories = 1 << 24;
+  constexpr int64_t kMaxCategories = 1 << 24;
   const at::Tensor& self = arguments[0].toTensor();
   const int64_t samples = arguments[1].toInt();
   const bool replacement = arguments[2].toBool();
   return self.dim() < 1 || self.dim() > 2 || samples <= 0 || (!replacement && samples > self.size(-1)) ||
-         self.size(-1) == 0 || self.size(-1) > kMostCategories;
+         self.size(-1) == 0 || self.size(-1) > kMaxCategories;
 }
 
 bool checks::multinomial_out(const IValue* arguments) {
@@ -126,6 +119,7 @@ bool checks::bucketize(const IValue* arguments) {
   return arguments[1].toTensor().dim() != 1;
 }
 
+// The target has one class for each position, the weights one element for each class.
 bool checks::nll_loss2d(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& target = arguments[1].toTensor();
@@ -174,10 +168,10 @@ bool checks::convolution(const IValue* arguments) {
     return std::ranges::any_of(numbers.toDimVector(), [&](int64_t number) { return number < least; });
   };
   if (any_below(arguments[3], 1) || any_below(arguments[4], 0) || any_below(arguments[5], 1) ||
-      any_below(arguments[7], 0)) {  // stride, padding, dilation, padding of the output
+      any_below(arguments[7], 0)) {  // stride, padding, dilation, output padding
     return true;
   }
-  if (transposed && pads_too_much(arguments)) {
+  if (transposed && output_padding_too_large(arguments)) {
     return true;
   }
   const int64_t from = transposed ? weight.size(0) : weight.size(1) * groups;

@@ -1,10 +1,9 @@
-// Argument checks: what kernels reject and inference accepts, for operators that cannot make a dry run
-// (dry_run.h): their kernels reject zeros too, or would take long. Written from what the kernels check; found
-// with wrong arguments for every operator (tests/ops/test_wrong_arguments.py). op_rules.cpp says whose they
-// are.
+// Argument checks that kernels make and shape inference does not, for operators whose kernels cannot make a
+// dry run (dry_run.h) because they reject zeros or take long. tests/ops/test_wrong_arguments.py calls every
+// operator with wrong arguments and finds missing checks. op_rules.cpp maps operators to checks.
 //
-// Each returns true if the kernel would reject the arguments, or throws what PyTorch's own check throws. Pure
-// functions.
+// Each function returns true if the kernel would reject the arguments, or throws the error of PyTorch's
+// check. Pure functions.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -1,4 +1,4 @@
-// The one device that the tensors of a call are on.
+// Checks that all tensors of a call are on one device.
 #pragma once
 
 #include "device/device.h"
@@ -6,8 +6,8 @@
 
 namespace openreg {
 
-/// Takes note that an argument is on `device`. `index` is the device noted before, or -1. Throws, in the
-/// words that users know from CUDA, if they differ.
+/// Records in `index` that an argument is on `device`. `index` holds the device of the earlier arguments, or
+/// -1. Throws CUDA's error if they differ.
 inline void note_device(c10::DeviceIndex& index, c10::Device device, const OpTraits& traits) {
   TORCH_CHECK(index < 0 || index == device.index(),
               "Expected all tensors to be on the same device, but found "

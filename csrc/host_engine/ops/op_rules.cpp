@@ -11,37 +11,39 @@ namespace {
 
 using enum OpFlag;
 
-constexpr const char* kHostIndices = "takes indices from the host or the device, and checks them itself";
-constexpr const char* kHostSizes = "takes sizes from the host";
+constexpr const char* kHostIndices = "accepts host and device indices, and checks them";
+constexpr const char* kHostSizes = "accepts sizes as host tensors";
 constexpr const char* kWrongMeta =
-    "its Meta kernel gives other shapes or dtypes than the CPU kernel, or there is none";
-constexpr const char* kReadsData =
+    "its Meta kernel infers other shapes or dtypes than the CPU kernel returns, or is missing";
+constexpr const char* kRejectsSomeData =
     "its kernel rejects some data: indices out of range, singular matrices, probabilities, division by zero";
-constexpr const char* kReadsZeros = "its kernel rejects zeros among integers, or numbers that are not finite";
-constexpr const char* kReadsLate = "its kernel reads elements after it wrote others";
-constexpr const char* kStatus =
-    "its kernel reads its own status on the host and throws LinAlgError, on CUDA as here";
-constexpr const char* kSetsConj = "it may set the conjugate bit of its output, which a launch cannot show";
+constexpr const char* kRejectsZeros = "its kernel rejects integer zeros or non-finite numbers";
+constexpr const char* kReadsAfterWrite = "its kernel reads inputs after it has written outputs";
+constexpr const char* kStatus = "its kernel reads its status on the host and throws LinAlgError, as on CUDA";
+constexpr const char* kSetsConj =
+    "it may set the conjugate bit of its output, which must be known at the call";
 constexpr const char* kQuantizer =
-    "the quantizer of its result may depend on data, and Meta kernels give none";
-constexpr const char* kNoDropout = "tagged as random for its dropout, which its CPU kernel does not have";
-constexpr const char* kResizesSelf = "it changes the sizes of the tensor that it writes";
+    "the quantizer of its result may depend on data, and Meta kernels return none";
+constexpr const char* kNoDropout =
+    "tagged as random because of dropout, which its CPU kernel does not support";
+constexpr const char* kResizesSelf = "it resizes the tensor that it writes";
 constexpr const char* kSequence = "writes a sequence into an output of any shape";
 constexpr const char* kSavedIntegers =
-    "its kernel trusts saved lengths and indices, so it cannot run on made-up ones";
+    "its kernel does not check saved lengths and indices, so it cannot run on placeholders";
 constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
-constexpr const char* kOwnResizeText = "has a text of its own for an output that it resizes";
+constexpr const char* kOwnResizeWarning = "has its own warning text for an output that it resizes";
 constexpr const char* kBeta = "warns that it is in beta";
-constexpr const char* kCopiesInput = "warns that it copies an input that is not contiguous";
-constexpr const char* kMetadata = "reads or makes metadata only, on any device";
-constexpr const char* kComposite = "consists of operators on the buffer, or reads the shape only";
-constexpr const char* kMetaAsksDevice = "its Meta kernel asks for the device and knows only PyTorch's own";
+constexpr const char* kCopiesInput = "warns that it copies a non-contiguous input";
+constexpr const char* kMetadata = "reads or creates only metadata, on any device";
+constexpr const char* kComposite = "calls operators on the buffer, or reads only the shape";
+constexpr const char* kMetaChecksDeviceType =
+    "its Meta kernel selects the format by device type and does not support PrivateUse1";
 constexpr const char* kMetaChecksLess =
-    "its Meta kernel checks less than the CPU kernel, and its kernel rejects zeros or takes long";
+    "its Meta kernel checks less than the CPU kernel, which rejects zeros or takes long";
 constexpr const char* kPythonMeta =
     "its Meta kernel is Python; training and generation call it at every step";
-constexpr const char* kCudaHasDtype = "CUDA has these dtypes and the CPU kernel lacks them";
-constexpr const char* kNoKernelForUs = "chooses a kernel by device type and has none for PrivateUse1";
+constexpr const char* kCudaHasDtype = "CUDA supports these dtypes and the CPU kernel does not";
+constexpr const char* kNoPrivateUse1Kernel = "chooses a kernel by device type and has none for PrivateUse1";
 
 constexpr const char* kTorch = "2.13";
 
@@ -69,54 +71,54 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::histogram*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::_histogramdd*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
 
-    {.pattern = "~index", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~gather", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~scatter", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~embedding", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~take", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~put", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~nll", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~linalg", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~lu", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~cholesky", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~solve", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~inverse", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~svd", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~eig", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~qr", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~multinomial", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~normal", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~bernoulli", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~poisson", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~binomial", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~ctc", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~margin", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~bincount", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~assert", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~segment", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~unpool", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~remainder", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
-    {.pattern = "~fmod", .flag = kMayRejectData, .reason = kReadsData, .torch = kTorch},
+    {.pattern = "~index", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~gather", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~scatter", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~embedding", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~take", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~put", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~nll", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~linalg", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~lu", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~cholesky", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~solve", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~inverse", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~svd", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~eig", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~qr", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~multinomial", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~normal", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~bernoulli", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~poisson", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~binomial", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~ctc", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~margin", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~bincount", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~assert", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~segment", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~unpool", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~remainder", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
+    {.pattern = "~fmod", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
 
-    {.pattern = "~divide", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "~histc", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "~interleave", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "aten::div.Tensor_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "aten::div_.Tensor_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "aten::div.Scalar_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "aten::div_.Scalar_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
-    {.pattern = "aten::div.out_mode", .flag = kSeldomRejectsData, .reason = kReadsZeros, .torch = kTorch},
+    {.pattern = "~divide", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "~histc", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "~interleave", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "aten::div.Tensor_mode", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "aten::div_.Tensor_mode", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "aten::div.Scalar_mode", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "aten::div_.Scalar_mode", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
+    {.pattern = "aten::div.out_mode", .flag = kRarelyRejectsData, .reason = kRejectsZeros, .torch = kTorch},
 
-    {.pattern = "~cross", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~gather", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~scatter", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~index", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~take", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~put", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~cat", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~kthvalue", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~median", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
-    {.pattern = "~masked", .flag = kRejectsOverlap, .reason = kReadsLate, .torch = kTorch},
+    {.pattern = "~cross", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~gather", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~scatter", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~index", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~take", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~put", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~cat", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~kthvalue", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~median", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
+    {.pattern = "~masked", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
 
     {.pattern = "aten::cholesky.", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~eig", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
@@ -127,7 +129,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::linalg_lu_solve.out", .flag = kSynchronizes, .reason = kSetsConj, .torch = kTorch},
     {.pattern = "aten::quantize_per_*", .flag = kSynchronizes, .reason = kQuantizer, .torch = kTorch},
 
-    {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu*", .flag = kDrawsNothing, .reason = kNoDropout, .torch = kTorch},
+    {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu*", .flag = kNotRandom, .reason = kNoDropout, .torch = kTorch},
 
     {.pattern = "aten::resize*", .flag = kResizes, .reason = kResizesSelf, .torch = kTorch},
 
@@ -140,7 +142,7 @@ constexpr OpRule kRules[] = {
 
     {.pattern = "aten::random*", .flag = kWarnsIfWide, .reason = kWideRange, .torch = kTorch},
 
-    {.pattern = "aten::arange.", .flag = kWarnsOfResize, .reason = kOwnResizeText, .torch = kTorch},
+    {.pattern = "aten::arange.", .flag = kWarnsOnResize, .reason = kOwnResizeWarning, .torch = kTorch},
 
     {.pattern = "aten::index_reduce.", .flag = kWarns, .reason = kBeta, .torch = kTorch},
     {.pattern = "aten::index_reduce_.", .flag = kWarns, .reason = kBeta, .torch = kTorch},
@@ -268,13 +270,13 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::unsqueeze.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
     {.pattern = "aten::view.", .flag = kQuantizedMetadata, .reason = kMetadata, .torch = kTorch},
 
-    {.pattern = "aten::convolution", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 2},
-    {.pattern = "aten::_convolution", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 2},
-    {.pattern = "aten::convolution_backward", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 1, .arguments = 2},
-    {.pattern = "aten::native_channel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
-    {.pattern = "aten::channel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
-    {.pattern = "aten::pixel_shuffle", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
-    {.pattern = "aten::max_unpool2d", .flag = kChannelsLast, .reason = kMetaAsksDevice, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::convolution", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 2},
+    {.pattern = "aten::_convolution", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 2},
+    {.pattern = "aten::convolution_backward", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 1, .arguments = 2},
+    {.pattern = "aten::native_channel_shuffle", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::channel_shuffle", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::pixel_shuffle", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
+    {.pattern = "aten::max_unpool2d", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
 
     {.pattern = "aten::index_put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
     {.pattern = "aten::index_put.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
@@ -378,14 +380,14 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::tanh_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
     {.pattern = "aten::sigmoid_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
 
-    {.pattern = "aten::convolution", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::_convolution", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::mode.values", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::kaiser_window", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::kaiser_window.periodic", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
-    {.pattern = "aten::kaiser_window.beta", .flag = kChoosesByDevice, .reason = kNoKernelForUs, .torch = kTorch},
+    {.pattern = "aten::convolution", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::_convolution", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::mode.values", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::kaiser_window", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::kaiser_window.periodic", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::kaiser_window.beta", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
 };
 // clang-format on
 

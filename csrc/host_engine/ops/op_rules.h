@@ -1,5 +1,6 @@
-// What depends on an operator's name: one table, each entry with its reason and the torch that it was checked
-// with. Everything else is derived from schemas, tags and alias information (op_traits.h).
+// The one table of properties that depend on an operator's name. Each entry has a reason and the torch
+// version that it was checked with. All other properties are derived from schemas, tags and alias information
+// (op_traits.h).
 //
 // tests/test_op_rules.py fails for an entry that matches no operator of the installed torch.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace openreg {
 
-/// Sets of dtypes as bits.
+/// Bit sets of dtypes.
 namespace dtypes {
 
 constexpr uint64_t bits(std::initializer_list<at::ScalarType> dtypes) {
@@ -39,43 +40,46 @@ inline constexpr uint64_t kBool = bits({at::kBool});
 }  // namespace dtypes
 
 enum class OpFlag : uint8_t {
-  kIndexing,              // host tensors may be indices; shapes depend on data only for a mask
-  kTakesHostTensors,      // host tensors may be arguments beside device tensors
-  kShapesFromKernel,      // the first call with a launch key runs synchronously, and its results are the plan
-  kMayRejectData,         // an error may come from a launched kernel, so the launch site is recorded
-  kSeldomRejectsData,     // the same, but a dry run on zeros or ones is accepted
+  kIndexing,              // indices may be host tensors; output shapes depend on data only for masks
+  kTakesHostTensors,      // accepts host tensors together with device tensors
+  kShapesFromKernel,      // the first call with a launch key runs synchronously; its results become the plan
+  kMayRejectData,         // a launched kernel may fail on data, so the launch site is recorded
+  kRarelyRejectsData,     // the same, but a dry run on zeros or ones succeeds
   kRejectsOverlap,        // the kernel rejects an output that is an input
   kChecksStatus,          // synchronizes, and throws at the call
-  kSynchronizes,          // for another reason
-  kDrawsNothing,          // in spite of its tag
+  kSynchronizes,          // synchronizes for another reason
+  kNotRandom,             // draws no random numbers, despite its tag
   kResizes,               // an in-place operator that changes sizes
   kFillsAnyShape,         // an output with the right number of elements keeps its sizes and strides
   kTrustsIntegers,        // no dry run with integer arguments
-  kWarnsIfWide,           // the kernel warns about numbers beyond those that a floating dtype represents
-  kWarnsOfResize,         // the kernel warns of an output that it resizes
+  kWarnsIfWide,           // the kernel warns about bounds that a floating dtype cannot represent
+  kWarnsOnResize,         // the kernel warns when it resizes an output
   kWarns,                 // the kernel warns at every call
-  kWarnsIfNotContiguous,  // the kernel warns about an argument that is not contiguous
-  kSparseMetadata,        // for sparse tensors: the CPU kernel serves device tensors as they are
+  kWarnsIfNotContiguous,  // the kernel warns about non-contiguous arguments
+  kSparseMetadata,        // for sparse tensors: the CPU kernel accepts device tensors
   kNestedComposite,       // for nested tensors: the same
   kQuantizedMetadata,     // for quantized tensors: the same
-  kChannelsLast,          // results are channels last if one of the arguments is
+  kChannelsLast,          // results are channels last if a deciding argument is
   kChecked,               // arguments are checked by `check`
   kShaped,                // results are inferred by `shapes`
-  kUpcast,                // runs in a wider dtype for `dtypes`
-  kChoosesByDevice,       // the engine registers for it by name
+  kUpcast,                // tensors with one of `dtypes` are upcast
+  kChoosesByDevice,       // the engine is registered for it by name
 };
 
-/// `pattern` is a qualified name with its overload ("aten::add.out"), or ends with "." for all overloads,
-/// with
-/// "%" for all overloads and the in-place form, or with "*" for a prefix; "*x*" is found anywhere; "~x" is
-/// the beginning of a token of the name.
+/// Forms of `pattern`:
+///   "aten::add.out"  one overload
+///   "aten::add."     all overloads
+///   "aten::add%"     all overloads, also of the in-place form
+///   "aten::add*"     names with this prefix
+///   "*add*"          names that contain this string
+///   "~add"           aten operators with a name token that starts with this string (name_match.h)
 struct OpRule {
   std::string_view pattern;
   OpFlag flag;
   const char* reason;
   const char* torch;
   uint64_t dtypes = 0;
-  size_t first_argument = 0;
+  size_t first_argument = 0;  // with kChannelsLast: the arguments that decide
   size_t arguments = 0;
   ArgumentCheck check = nullptr;
   ShapeFunction shapes = nullptr;
@@ -96,17 +100,17 @@ struct OpRules {
 
 std::span<const OpRule> op_rules();
 
-/// The rules of an operator ("aten::add.Tensor"). Reads the whole table: ask once for each operator.
+/// The rules of an operator ("aten::add.Tensor"). Scans the whole table: call it once per operator.
 OpRules rules_for(std::string_view name);
 
 struct OpRuleMatches {
   std::string pattern;
   std::string reason;
   std::string torch;
-  size_t matches;  // operators of the installed torch
+  size_t matches;  // number of operators of the installed torch
 };
 
-/// For the test of the table.
+/// For tests/test_op_rules.py.
 OPENREG_EXPORT std::vector<OpRuleMatches> op_rule_matches();
 
 }  // namespace openreg

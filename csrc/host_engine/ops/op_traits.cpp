@@ -17,8 +17,8 @@
 namespace openreg {
 namespace {
 
-// Goes up when traits are forgotten: an operator is deregistered, and the address of its schema may be used
-// again, or has got a kernel.
+// Incremented when traits are invalidated: an operator was deregistered, so that the address of its schema
+// may be reused, or a missing kernel was registered.
 std::atomic<uint64_t> generation{1};
 
 constinit orKernel launch_entry{};
@@ -36,7 +36,7 @@ struct Table {
 
 Table& table() {
   static auto* made = [] {
-    // Leaked with the process: kernels may run after static destructors.
+    // Leaked: kernels may run after static destructors.
     static auto* handle = new c10::RegistrationHandleRAII(
         c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
     (void)handle;
@@ -45,19 +45,19 @@ Table& table() {
   return *made;
 }
 
-void forget(const c10::OperatorHandle& op) {
+void invalidate(const c10::OperatorHandle& op) {
   std::lock_guard<std::mutex> lock(table().mutex);
-  auto gone = table().traits.extract(&op.schema());
-  if (!gone.empty()) {
-    table().retired.push_back(std::move(gone.mapped()));  // pending work may still name them
+  auto removed = table().traits.extract(&op.schema());
+  if (!removed.empty()) {
+    table().retired.push_back(std::move(removed.mapped()));  // launched operators may still refer to them
   }
   generation.fetch_add(1, std::memory_order_release);
 }
 
-// Launched work has what it calls; see Note [Operators that go].
+// Launched operators keep their kernels alive; see Note [Deregistered operators] in launch/kept_kernel.h.
 void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
   if (!in_forked_child()) {
-    forget(op);
+    invalidate(op);
   }
 }
 
@@ -79,8 +79,8 @@ int checks_errors_argument(const c10::FunctionSchema& schema) {
   return schema.argumentIndexWithName("check_errors").value_or(-1);
 }
 
-// Whether numbers are only values: they decide neither shapes nor, beyond the limits of dtypes, whether a
-// call is valid. True for pointwise operators, their in-place forms, and operators on lists of tensors.
+// Whether number arguments affect neither shapes nor, apart from dtype limits, the validity of a call. True
+// for pointwise operators, their in-place forms, and operators on lists of tensors.
 bool numbers_are_values(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   if (op.hasTag(at::Tag::pointwise) ||
@@ -131,9 +131,9 @@ ExecutionKind execution_kind_of(const c10::OperatorHandle& op, const OpRules& ru
   if (rules.has(OpFlag::kChecksStatus) || rules.has(OpFlag::kSynchronizes)) {
     return ExecutionKind::Wait;
   }
-  // A kernel that cannot be given a generator draws from the host's, in the order in which kernels run.
+  // A kernel without a generator argument uses the CPU's default generator, in execution order.
   if (op.hasTag(at::Tag::nondeterministic_seeded) && generator_argument(op) < 0 &&
-      !rules.has(OpFlag::kDrawsNothing)) {
+      !rules.has(OpFlag::kNotRandom)) {
     return ExecutionKind::Wait;
   }
   bool view = false;
@@ -152,18 +152,18 @@ ExecutionKind execution_kind_of(const c10::OperatorHandle& op, const OpRules& ru
   return can_launch ? ExecutionKind::Launch : ExecutionKind::Wait;
 }
 
-// Every operator has a Meta kernel by fallback, which may answer that there is none. Those of PyTorch itself
-// do not change.
+// Every operator has a Meta kernel by fallback, which may throw that there is none. Registrations for aten
+// operators do not change.
 bool has_own_meta_kernel(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || op.operator_name().name.starts_with("aten::");
 }
 
-bool has_got_a_kernel(const c10::OperatorHandle& op, const OpTraits& traits) {
+bool has_new_kernel(const c10::OperatorHandle& op, const OpTraits& traits) {
   return (!traits.has_cpu_kernel && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) ||
          (!traits.has_own_meta_kernel && has_own_meta_kernel(op));
 }
 
-std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
+std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto traits = std::make_unique<OpTraits>();
   traits->name = c10::toString(op.operator_name());
@@ -174,7 +174,7 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
   traits->is_structured =
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
   traits->arguments = schema.arguments().size();
-  // What draws random numbers says of each number whether it can.
+  // Random operators check the values of their number arguments.
   const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
@@ -197,13 +197,13 @@ std::unique_ptr<OpTraits> work_out(const c10::OperatorHandle& op) {
   return traits;
 }
 
-const OpTraits* find_or_work_out(const c10::OperatorHandle& op) {
+const OpTraits* find_or_derive(const c10::OperatorHandle& op) {
   check_not_forked();
   Table& all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
   auto& traits = all.traits[&op.schema()];
   if (!traits) {
-    traits = work_out(op);
+    traits = derive_traits(op);
   }
   return traits.get();
 }
@@ -228,12 +228,12 @@ const OpTraits& op_traits(const c10::OperatorHandle& op) {
   Recent& entry = recent[(reinterpret_cast<uintptr_t>(schema) >> 6) % kRecent];
   const uint64_t now = generation.load(std::memory_order_acquire);
   if (C10_UNLIKELY(entry.schema != schema || entry.generation != now)) {
-    entry = {schema, now, find_or_work_out(op)};
+    entry = {schema, now, find_or_derive(op)};
   }
   if (C10_UNLIKELY(!entry.traits->has_cpu_kernel || !entry.traits->has_own_meta_kernel) &&
-      has_got_a_kernel(op, *entry.traits)) {
-    forget(op);
-    entry = {schema, generation.load(std::memory_order_acquire), find_or_work_out(op)};
+      has_new_kernel(op, *entry.traits)) {
+    invalidate(op);
+    entry = {schema, generation.load(std::memory_order_acquire), find_or_derive(op)};
   }
   return *entry.traits;
 }

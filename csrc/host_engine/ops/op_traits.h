@@ -1,4 +1,4 @@
-// What the engine needs to know of an operator, derived from its schema once.
+// Properties of an operator that the engine uses, derived once from its schema, tags and name.
 #pragma once
 
 #include "diagnostics/op_info.h"
@@ -12,7 +12,7 @@
 
 namespace openreg {
 
-// What a call of the operator does to the host.
+// How a call of the operator runs, seen from the host.
 enum class ExecutionKind {
   Launch,  // returns before it has run
   View,    // touches no data: runs at once, without the stream
@@ -22,27 +22,29 @@ enum class ExecutionKind {
 struct OpTraits : OpInfo {
   static constexpr int kFresh = -1;
 
-  orKernel kernel{};  // how the runtime calls a launched one; see launch/launched_op.h
+  orKernel kernel{};  // the runtime's kernel for launches; see launch/launched_op.h
   ExecutionKind kind;
-  OpRules rules;                      // by its name
-  c10::SmallVector<bool, 8> written;  // for each argument: the operator writes to it
-  c10::SmallVector<bool, 8> by_kind;  // for each argument: a number whose value does not decide shapes
-  c10::SmallVector<int, 2> returned;  // for each result: the argument that it is, or kFresh
-  int generator;       // the argument that is a generator, of an operator that draws random numbers; or -1
-  int checks_errors;   // the argument that asks a decomposition to check its status on the host; or -1
-  bool is_structured;  // PyTorch's default infers its shapes; see inference/infer.cpp
-  bool is_aten;        // others' kernels may keep the tensors that they make
+  OpRules rules;                      // from the table, by name
+  c10::SmallVector<bool, 8> written;  // for each argument: whether the operator writes to it
+  c10::SmallVector<bool, 8> by_kind;  // for each argument: whether it is a number that does not affect shapes
+  c10::SmallVector<int, 2> returned;  // for each result: the argument that is returned, or kFresh
+  int generator;                      // index of the generator argument of a random operator, or -1
+  int checks_errors;                  // index of the check_errors argument, or -1
+  bool is_structured;                 // PyTorch's default kernel infers its shapes; see inference/infer.cpp
+  bool is_aten;                       // kernels outside aten may keep references to their results
   bool has_own_meta_kernel;
-  bool writes_arguments;  // any of them
+  bool writes_arguments;  // at least one
 
   bool has(OpFlag flag) const { return rules.has(flag); }
 };
 
-/// How the runtime calls launched operators, but for the name. Set when the library is loaded.
+/// Sets the functions that the runtime calls for launched operators (the name is not used). Called when the
+/// library is loaded.
 void set_launch_entry(orKernel entry);
 
-/// The traits of an operator. Costs a thread-local look-up from the second call on. They stay valid for ever,
-/// but are worked out again if a kernel that was missing is there now. Thread-safe.
+/// The traits of an operator. From the second call on this is a thread-local lookup. References stay valid
+/// for the life of the process. New traits are derived if a missing kernel was registered meanwhile.
+/// Thread-safe.
 const OpTraits& op_traits(const c10::OperatorHandle& op);
 
 }  // namespace openreg

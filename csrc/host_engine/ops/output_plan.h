@@ -1,4 +1,4 @@
-// What a launch needs to know before it has run: the shapes of the results.
+// Shapes, strides and dtypes of the results of a call, known before its kernel runs.
 #pragma once
 
 #include "host_engine/ops/op_traits.h"
@@ -22,9 +22,9 @@ struct TensorSpec {
 
 struct OutputPlan : c10::intrusive_ptr_target {
   struct Result {
-    int argument = OpTraits::kFresh;  // the argument that it is
+    int argument = OpTraits::kFresh;  // the argument that is returned
     bool list = false;
-    c10::SmallVector<TensorSpec, 1> tensors;  // if it is fresh
+    c10::SmallVector<TensorSpec, 1> tensors;  // if argument is kFresh
   };
   struct Resize {
     size_t argument;
@@ -33,9 +33,9 @@ struct OutputPlan : c10::intrusive_ptr_target {
 
   bool can_launch = false;
   bool may_warn = false;  // see Note [Warnings]
-  bool warns = false;     // and did at the last call, or has not been called
+  bool warns = false;     // warned at the last call, or was not called yet
   c10::SmallVector<Result, 2> results;
-  c10::SmallVector<Resize, 1> resizes;  // outputs that have another shape than the result
+  c10::SmallVector<Resize, 1> resizes;  // outputs whose shape differs from that of the result
 };
 
 using OutputPlanPtr = c10::intrusive_ptr<OutputPlan>;

@@ -39,8 +39,7 @@ void add_contiguous(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtyp
   add_strided(plan, sizes, c10::contiguous_strides(sizes), dtype);
 }
 
-// As at::empty_like with the preserved memory format.
-
+// As at::empty_like with MemoryFormat::Preserve.
 void add_like(OutputPlan& plan, const at::Tensor& like) {
   if (like.is_non_overlapping_and_dense()) {
     add_strided(plan, like.sizes(), like.strides(), like.scalar_type());
@@ -50,8 +49,7 @@ void add_like(OutputPlan& plan, const at::Tensor& like) {
   }
 }
 
-// Contiguous, but for the dimensions 1 and 2, which are swapped in memory.
-
+// Contiguous, but with dimensions 1 and 2 swapped in memory.
 void add_transposed(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtype) {
   std::vector<int64_t> swapped = sizes.vec();
   std::swap(swapped[1], swapped[2]);
@@ -61,8 +59,7 @@ void add_transposed(OutputPlan& plan, at::IntArrayRef sizes, at::ScalarType dtyp
   add_strided(plan, sizes, strides, dtype);
 }
 
-// One number stands for all dimensions.
-
+// A list of one number applies to all dimensions.
 c10::DimVector for_each_dim(const IValue& value, int64_t dims) {
   auto numbers = value.toDimVector();
   if (numbers.size() == 1) {
@@ -70,8 +67,6 @@ c10::DimVector for_each_dim(const IValue& value, int64_t dims) {
   }
   return numbers;
 }
-
-// The kernel writes argument 0 and returns it; what it accepts is in shape_rules.h.
 
 }  // namespace
 
@@ -217,6 +212,7 @@ bool shapes::convolution_backward(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
+// The kernel writes argument 0 and returns it. argument_checks.h checks the arguments.
 bool shapes::in_place(const IValue*, OutputPlan& plan) {
   plan.results.emplace_back().argument = 0;
   return true;

@@ -1,9 +1,9 @@
 // Shape functions: output shapes of operators whose Meta kernel is Python.
 //
-// A structured operator infers its shapes in C++. For the others torch has Meta kernels in Python: a call
-// takes hundreds of microseconds, and the first one imports hundreds of modules. The operators that every
-// training step and every generated token need have a shape function here instead. op_rules.cpp says whose
-// they are.
+// Structured operators infer their shapes in C++. For most others, PyTorch has Meta kernels in Python: a call
+// takes hundreds of microseconds, and the first one imports hundreds of modules. Operators that every
+// training step or every generated token calls have a shape function here instead. op_rules.cpp maps
+// operators to shape functions.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -14,8 +14,8 @@ namespace openreg {
 
 struct OutputPlan;
 
-/// Fills in the results of the plan. `arguments` are those of the call, all of them. False if the kernel
-/// would reject the arguments; may throw what the kernel would throw.
+/// Fills in the results of the plan. `arguments` points to all arguments of the call. Returns false if the
+/// kernel would reject them; may throw the kernel's error.
 using ShapeFunction = bool (*)(const c10::IValue* arguments, OutputPlan& plan);
 
 namespace shapes {

@@ -1,6 +1,6 @@
-// Fourier transforms of half precision. CUDA has them; for any other device PyTorch refuses them by the
-// device's type, in functions made of other operators, before a kernel is asked. So they are upcast above
-// autograd, which sees two casts and a transform.
+// Fourier transforms in half precision. CUDA supports them. PyTorch's composite functions reject them for
+// other device types, before they call a kernel. So the input is upcast above autograd, which records two
+// casts and a transform.
 #include "host_engine/dtypes/upcast.h"
 #include "host_engine/ops/op_traits.h"
 #include "kernel/default_kernel.h"
@@ -26,18 +26,18 @@ constexpr const char* kTransforms[] = {
     "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfftn", "fft_ihfftn",
 };
 
-void take_transforms(torch::Library& m) {
+void register_transforms(torch::Library& m) {
   for (const char* name : kTransforms) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&transform>());
   }
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  take_transforms(m);
+  register_transforms(m);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  take_transforms(m);
+  register_transforms(m);
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
-// Registration of the engine for tensors that are not dense. Each function is called once, when the library
-// is loaded.
+// Registration of the engine for sparse, nested and quantized tensors. register_engine calls each function
+// once.
 #pragma once
 
 namespace openreg {
 
-/// Takes every operator that has a CPU kernel for sparse tensors.
+/// Registers the engine for every operator that has a CPU kernel for sparse tensors.
 void register_sparse_engine();
 
-/// Takes every operator that has a CPU kernel for nested tensors.
+/// Registers the engine for every operator that has a CPU kernel for nested tensors.
 void register_nested_engine();
 
-/// Takes every operator that has a CPU kernel for quantized tensors.
+/// Registers the engine for every operator that has a CPU kernel for quantized tensors.
 void register_quantized_engine();
 
 }  // namespace openreg

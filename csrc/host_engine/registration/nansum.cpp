@@ -1,4 +1,4 @@
-// The sum without what is not a number. Of complex numbers CUDA has it and the CPU's kernel refuses it.
+// nansum. CUDA supports it for complex tensors; the CPU kernel does not.
 #include "host_engine/engine.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +13,8 @@ void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - op.schema().arguments().size();
   at::Tensor self = (*stack)[begin].toTensor();
   if ((*stack)[begin + 1].isIntList() && (*stack)[begin + 1].toIntVector().empty()) {
-    (*stack)[begin + 1] =
-        c10::IValue();  // no dimensions are all of them; the Meta kernel thinks that they are none
+    // An empty list means all dimensions, but the Meta kernel reduces none.
+    (*stack)[begin + 1] = c10::IValue();
   }
   if (!self.is_complex()) {
     run_operator(op, stack);

@@ -7,12 +7,12 @@
 namespace openreg {
 namespace {
 
-constexpr auto kOurs = c10::DispatchKey::NestedTensorPrivateUse1;
-constexpr auto kTheirs = c10::DispatchKey::NestedTensorCPU;
+constexpr auto kDeviceKey = c10::DispatchKey::NestedTensorPrivateUse1;
+constexpr auto kCpuKey = c10::DispatchKey::NestedTensorCPU;
 
 void run_nested_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (op_traits(op).has(OpFlag::kNestedComposite) && op.hasKernelForDispatchKey(kTheirs)) {
-    op.redispatchBoxed(c10::DispatchKeySet(kTheirs), stack);
+  if (op_traits(op).has(OpFlag::kNestedComposite) && op.hasKernelForDispatchKey(kCpuKey)) {
+    op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
   } else {
     run_wrapped_operator(op, stack);
   }
@@ -21,7 +21,7 @@ void run_nested_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack
 }  // namespace
 
 void register_nested_engine() {
-  register_for_all<&run_nested_operator>(kOurs, kTheirs);
+  register_for_all<&run_nested_operator>(kDeviceKey, kCpuKey);
 }
 
 }  // namespace openreg

@@ -12,18 +12,18 @@
 namespace openreg {
 namespace {
 
-constexpr auto kOurs = c10::DispatchKey::QuantizedPrivateUse1;
-constexpr auto kTheirs = c10::DispatchKey::QuantizedCPU;
+constexpr auto kDeviceKey = c10::DispatchKey::QuantizedPrivateUse1;
+constexpr auto kCpuKey = c10::DispatchKey::QuantizedCPU;
 
 void run_quantized_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (op_traits(op).has(OpFlag::kQuantizedMetadata)) {
-    op.redispatchBoxed(c10::DispatchKeySet(kTheirs), stack);
+    op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
   } else {
     run_wrapped_operator(op, stack);
   }
 }
 
-// The integers of a quantized tensor, as a tensor of integers over the same memory.
+// An integer tensor over the memory of a quantized tensor.
 at::Tensor integers_of(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const auto key = on_device(tensor) ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
@@ -36,15 +36,14 @@ at::Tensor integers_of(const at::Tensor& tensor) {
 }
 
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
-  TORCH_CHECK(
-      src.is_quantized() && dst.is_quantized(),
-      "a quantized tensor and one that is not cannot be copied to each other between devices: quantize or "
-      "dequantize it first");
+  TORCH_CHECK(src.is_quantized() && dst.is_quantized(),
+              "cannot copy between a quantized and a non-quantized tensor on different devices: quantize or "
+              "dequantize one of them first");
   integers_of(dst).copy_(integers_of(src), non_blocking);
   return dst;
 }
 
-// PyTorch's default quantizes by reading memory itself.
+// PyTorch's default kernel quantizes with host reads of the memory, so the engine handles that case.
 void copy_(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - 3;
   const at::Tensor self = (*stack)[begin].toTensor();
@@ -69,7 +68,7 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
 }  // namespace
 
 void register_quantized_engine() {
-  register_for_all<&run_quantized_operator>(kOurs, kTheirs);
+  register_for_all<&run_quantized_operator>(kDeviceKey, kCpuKey);
 }
 
 }  // namespace openreg

@@ -1,10 +1,10 @@
-// Who runs on the engine: every operator that the device has no kernel of its own for.
+// Registers the engine for every operator without a device kernel.
 //
-// The fallback serves operators that have no kernel for the device at all. Those for which PyTorch has a
-// default are not among them: the default is made of other operators, or infers the shape, allocates and
-// calls the out form. It would work, and cost several launches, so where the CPU has a kernel of its own the
-// engine takes the operator as one. Convolutions choose their kernel by the device and would find none for
-// ours; the engine takes them before they choose.
+// The fallback serves operators without any kernel for the device. It does not reach operators with a default
+// kernel in PyTorch, which calls other operators, or infers the shape, allocates and calls the out form. The
+// default works, but needs several launches. So where the CPU has a kernel, the engine is registered by name
+// and launches it once. Convolutions select a kernel by device type and have none for PrivateUse1, so the
+// engine is registered for them too.
 #include "host_engine/engine.h"
 #include "host_engine/ops/op_rules.h"
 #include "host_engine/registration/layouts.h"
@@ -19,22 +19,22 @@ namespace {
 bool has_default(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-         // A default that also serves autograd may be replaced only where there is a derivative without it.
+         // CompositeImplicitAutograd may be replaced only if the operator has an autograd kernel.
          (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
           op.hasKernelForDispatchKey(c10::DispatchKey::Autograd));
 }
 
-bool has_own_cpu_kernel_under_a_default(const c10::OperatorHandle& op) {
+bool has_cpu_kernel_and_default(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && has_default(op) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
 }
 
-// The label shows whose kernel it is, in op_support and in the dispatcher's tables.
+// The label identifies the engine's kernels in op_support and in the dispatcher's tables.
 torch::CppFunction engine() {
   return torch::CppFunction::makeFromBoxedFunction<&run_operator>().debug(kEngineLabel);
 }
 
-// The CPU's kernel writes as many numbers as it reads, however small the output is.
+// The CPU kernel writes as many elements as it reads, even if the output is smaller.
 void resize_and_run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - op.schema().arguments().size();
   at::native::resize_output(stack->back().toTensor(), (*stack)[begin].toTensor().sizes());
@@ -61,7 +61,7 @@ void register_engine() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(c10::DispatchKey::CPU)) {
     const auto op = dispatcher.findOp(name);
-    if (name.getNamespace() == "aten" && op.has_value() && has_own_cpu_kernel_under_a_default(*op)) {
+    if (name.getNamespace() == "aten" && op.has_value() && has_cpu_kernel_and_default(*op)) {
       register_kernel<&run_operator>(name, c10::DispatchKey::PrivateUse1);
     }
   }

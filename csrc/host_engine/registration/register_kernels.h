@@ -1,4 +1,4 @@
-// Registration of one boxed kernel for all operators that the CPU has for a kind of tensor.
+// Registers one boxed kernel for all operators with a CPU kernel for a kind of tensor.
 #pragma once
 
 #include "host_engine/engine.h"
@@ -7,25 +7,25 @@
 
 namespace openreg {
 
-/// Gives `kernel` the operator for tensors of `key`, for the rest of the process. What torch::Library does,
-/// without the parsing of the name that costs `import torch` a millisecond for a few hundred operators.
+/// Registers `kernel` for an operator and a dispatch key, for the life of the process. As torch::Library, but
+/// without parsing names, which adds a millisecond to `import torch` for a few hundred operators.
 template <c10::BoxedKernel::BoxedKernelFunction* kernel>
 void register_kernel(const c10::OperatorName& name, c10::DispatchKey key) {
-  // Leaked: registrations end with the process.
+  // Leaked: never deregistered.
   new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
       name, key, c10::KernelFunction::makeFromBoxedFunction<kernel>(), std::nullopt, nullptr, kEngineLabel));
 }
 
-/// Gives `kernel` the operators that have kernels for `cpu_key` and none for `our_key`. A fallback would not
-/// get them all, since PyTorch has a default for some and the default of some is to refuse; and it costs
-/// `import torch` two milliseconds, since PyTorch then looks at every operator.
+/// Registers `kernel` for the operators with a kernel for `cpu_key` and none for `device_key`. A fallback
+/// would not reach operators with a default kernel, some of which only throw. And it adds two milliseconds
+/// to `import torch`, since PyTorch then updates every operator.
 template <c10::BoxedKernel::BoxedKernelFunction* kernel>
-void register_for_all(c10::DispatchKey our_key, c10::DispatchKey cpu_key) {
+void register_for_all(c10::DispatchKey device_key, c10::DispatchKey cpu_key) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(cpu_key)) {
     const auto op = dispatcher.findOp(name);
-    if (op.has_value() && !op->hasKernelForDispatchKey(our_key)) {
-      register_kernel<kernel>(name, our_key);
+    if (op.has_value() && !op->hasKernelForDispatchKey(device_key)) {
+      register_kernel<kernel>(name, device_key);
     }
   }
 }

@@ -12,7 +12,7 @@
 namespace openreg {
 namespace {
 
-// The device of the result: the one that is asked for, or else that of the first tensor.
+// The device of the result: a device argument, or else that of the first tensor.
 std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   std::optional<c10::Device> found;
   for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
@@ -29,7 +29,7 @@ std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const t
 
 template <c10::DispatchKey kCpuKey>
 void run_sparse_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  // PyTorch's own sparse kernels expect the device of the result to be current.
+  // PyTorch's sparse kernels require the device of the result to be current.
   const c10::OptionalDeviceGuard guard(device_of_call(op, *stack));
   if (op_traits(op).has(OpFlag::kSparseMetadata)) {
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);

@@ -1,11 +1,11 @@
 // Scenario 4: an operator with its derivative in one class, torch::autograd::Function.
 //
-// When: the derivative can be written with operators that exist. The class is registered for
-// AutogradPrivateUse1; forward() runs below autograd, backward() above it, so that what backward() computes
-// can be differentiated again. No node, no edges, no saved variables by hand.
+// When: the backward can be written with existing operators. The class is registered for AutogradPrivateUse1.
+// forward() runs below autograd, backward() above it, so double backward works. The class creates the node,
+// the edges and the saved variables.
 //
-// Three cases: the result is the input itself, the result is a view of it, and the result has memory of its
-// own and the input is needed again in the backward.
+// Three cases: the result is the input, the result is a view of the input, and the result has its own memory
+// and the backward uses the input.
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
 
@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The gradient is halved, so that a test sees whose backward ran.
+// The backward halves the gradient, so that a test can tell that it ran.
 constexpr double kFactor = 0.5;
 
 struct ReturnsSelf : torch::autograd::Function<ReturnsSelf> {
@@ -34,7 +34,7 @@ struct Aliasing : torch::autograd::Function<Aliasing> {
   static variable_list backward(AutogradContext*, const variable_list& grads) { return {grads[0] * kFactor}; }
 };
 
-// ---- Memory of its own, and a saved input
+// ---- New result, saved input
 
 at::Tensor cube(const at::Tensor& self) {
   at::Tensor out = at::empty_like(self);
@@ -76,7 +76,7 @@ struct Cube : torch::autograd::Function<Cube> {
 
 // ---- Registration
 
-// Function::apply takes its arguments as it finds them, and a kernel takes them as the schema says.
+// Function::apply is a template; a registered kernel needs the signature of the schema.
 at::Tensor returns_self(const at::Tensor& input) {
   return ReturnsSelf::apply(input);
 }

@@ -1,15 +1,15 @@
-// Scenario 3: operators that PyTorch does not have, forward and backward registered one by one.
+// Scenario 3: custom operators, with forward and backward registered as separate operators.
 //
-// When: the backward is an operator in its own right, with a kernel of its own, that should be seen by name
-// in profiles and graphs. Three registrations make such an operator: the schema, a kernel for the device, and
-// a kernel for AutogradPrivateUse1 that puts a node in the graph and goes on to the kernel below. The fourth,
-// for Meta, says what the result looks like without computing it: FakeTensor and torch.compile need it. Where
-// no separate backward operator is wanted, scenario 4 is less to write.
+// When: the backward has its own kernel and should appear by name in profiles and graphs. Such an operator
+// needs three registrations: the schema, a kernel for the device, and a kernel for AutogradPrivateUse1 that
+// adds a node to the autograd graph and calls the device kernel. A fourth, for Meta, returns the shape and
+// dtype of the result without computing it; FakeTensor and torch.compile need it. Without a separate backward
+// operator, scenario 4 needs less code.
 //
-// An operator lives in a namespace of the library's own, or in one that exists. Both are shown: the code is
-// the same, TORCH_LIBRARY_FRAGMENT adds to a namespace whoever began it. In somebody else's namespace the
-// name has to be one that they will not choose. The namespace openreg is one of operators: it does not follow
-// the device's name, as programs that call torch.ops.openreg would have to follow it too.
+// The operator can be in a namespace of the library or in an existing one. Both are shown. The code is the
+// same: TORCH_LIBRARY_FRAGMENT extends a namespace that any library may have defined. In a namespace of
+// another project, choose a name that the project will not use. The operator namespace `openreg` does not
+// change with the device name, because programs call torch.ops.openreg.
 #include "autograd/node.h"
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
@@ -40,7 +40,7 @@ struct InAten {
   static constexpr const char* backward = "aten::_openreg_custom_abs_backward";
 };
 
-// ---- The kernels
+// ---- Kernels
 
 at::Tensor custom_abs(const at::Tensor& self) {
   at::Tensor out = at::empty_like(self);
@@ -79,7 +79,7 @@ at::Tensor custom_abs_backward_meta(const at::Tensor&, const at::Tensor& self) {
   return at::empty_like(self);
 }
 
-// ---- The graph
+// ---- Autograd
 
 template <typename Names>
 at::Tensor call_forward(const at::Tensor& self) {
@@ -97,9 +97,9 @@ at::Tensor call_backward(const at::Tensor& grad, const at::Tensor& self) {
   return op.call(grad, self);
 }
 
-// Both operators are linear in what the gradient flows through, with the sign of `self` as the factor: one
-// node serves both, and calling the backward operator from it makes every further derivative work. The
-// derivative of the sign is zero, so `self` of the backward operator gets no gradient.
+// The derivative of abs with respect to `self`, and of abs_backward with respect to `grad`, is the sign of
+// `self`. So one node serves both, and since it calls the backward operator, derivatives of any order work.
+// The derivative of the sign is zero, so `self` of abs_backward gets no gradient.
 template <typename Names>
 struct TimesSign : torch::autograd::TraceableFunction {
   variable_list apply(variable_list&& grads) override {
@@ -115,7 +115,7 @@ struct TimesSign : torch::autograd::TraceableFunction {
   torch::autograd::SavedVariable self;
 };
 
-// Runs `below`, which calls an operator, under the autograd keys; the gradient of the result goes to `from`.
+// Calls `below` below autograd. If `from` requires grad, adds a node that propagates the gradient to `from`.
 template <typename Names, typename Below>
 at::Tensor with_node(const at::Tensor& from, const at::Tensor& self, Below below) {
   decltype(make_node<TimesSign<Names>>()) node;
@@ -144,7 +144,7 @@ at::Tensor custom_abs_backward_autograd(const at::Tensor& grad, const at::Tensor
   return with_node<Names>(grad, self, [&] { return call_backward<Names>(grad, self); });
 }
 
-// ---- A namespace of our own
+// ---- Registration in a new namespace
 
 TORCH_LIBRARY_FRAGMENT(openreg, m) {
   m.def("custom_abs(Tensor self) -> Tensor");
@@ -166,7 +166,7 @@ TORCH_LIBRARY_IMPL(openreg, Meta, m) {
   m.impl("custom_abs_backward", custom_abs_backward_meta);
 }
 
-// ---- An existing one
+// ---- Registration in an existing namespace
 
 TORCH_LIBRARY_FRAGMENT(aten, m) {
   m.def("_openreg_custom_abs(Tensor self) -> Tensor");

@@ -1,13 +1,13 @@
-// Scenario 5, the third way: a key that has nothing to say about an operator.
+// Scenario 5, third variant: a fallthrough, so that the dispatcher skips a key for an operator.
 //
-// When: one of the dispatcher's keys above the device would do something to the arguments that this operator
-// does not want. A fallthrough is not a kernel: the key is left out of the operator's table, at no cost.
+// When: a dispatch key above the device would change the arguments, and this operator must get them
+// unchanged. A fallthrough is not a kernel: the dispatcher removes the key for this operator, at no cost per
+// call.
 //
-// The operator here asks whether two tensors lie in one storage. A conjugate view does; but the Conjugate key
-// replaces it by a copy before a kernel sees it, unless the operator says that it takes such views as they
-// are. The same holds for negative views. There is nothing to differentiate either.
-// operators/required/copy.cpp has another case: copying would otherwise resolve the view by a copy, without
-// end.
+// The operator here returns whether two tensors share a storage. A conjugate view shares the storage of its
+// base, but the Conjugate key would replace it by a copy before the kernel is called. The same holds for
+// negative views. There is no derivative either. operators/required/copy.cpp has another case: there,
+// resolving the view would call copy again, without end.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 

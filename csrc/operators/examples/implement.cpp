@@ -1,15 +1,15 @@
-// Scenario 1: a kernel of our own for an operator that PyTorch defines.
+// Scenario 1: a device kernel for an operator of PyTorch.
 //
-// When: the chip has code for this operator. This is what most of a backend consists of.
+// When: the chip has code for this operator. Most of a backend consists of such kernels.
 //
-// TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) ties a function to an operator's name; the schema, the autograd
-// formula, the forms in Python are PyTorch's. operators/required/factory_and_view_ops.cpp does the same for
-// the operators that every device has to have and that launch nothing: they make tensors or look at memory in
-// another way. This one computes, so it shows the rest: broadcasting and promotion from a TensorIterator,
-// every dtype, every stride, a launch that does not wait.
+// TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) registers a function under an operator's name. The schema, the
+// autograd formula and the Python bindings exist in PyTorch. operators/required/factory_and_view_ops.cpp does
+// the same for the required operators that launch nothing: factories and views. This operator computes, so it
+// shows the rest: broadcasting and type promotion with a TensorIterator, all dtypes, all strides, and an
+// asynchronous launch.
 //
-// Only the out form has a kernel here. logical_xor and logical_xor_ have a composite one in PyTorch that
-// calls the out form, on every device; `torch._C._dispatch_dump("aten::logical_xor")` shows it.
+// Only the out form needs a kernel. PyTorch's composite kernels for logical_xor and logical_xor_ call the out
+// form on every device; see `torch._C._dispatch_dump("aten::logical_xor")`.
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
 
@@ -24,7 +24,7 @@ at::Tensor& logical_xor_out(const at::Tensor& self, const at::Tensor& other, at:
   if (iter.numel() == 0) {
     return out;
   }
-  // The dtype is looked at here and not in the kernel: what is not supported raises at the call.
+  // Dispatch on the dtype here and not in the kernel, so that an unsupported dtype throws at the call.
   AT_DISPATCH_V2(iter.common_dtype(), "logical_xor", AT_WRAP([&] {
                    launch_kernel("logical_xor", iter.device(0).index(), [loop = Loop(iter)] {
                      loop.map<bool, scalar_t, scalar_t>(

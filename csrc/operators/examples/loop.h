@@ -1,13 +1,13 @@
-// What a launched kernel keeps of a TensorIterator: sizes, strides, dtypes and where the bytes are.
+// The part of a TensorIterator that a launched kernel needs: sizes, strides, dtypes and addresses.
 //
-// PyTorch hands elementwise and reduction kernels a TensorIterator, which has broadcast the operands,
-// promoted the dtypes, checked the devices and allocated the output. It lives on the caller's stack, and the
-// launched kernel runs when that stack is gone. A Loop is the part that the kernel needs, by value: it holds
-// kernel-view addresses and owns no memory, so it may be copied into a launch and run on any thread.
+// PyTorch passes a TensorIterator to elementwise and reduction kernels. It has broadcast the operands,
+// promoted the dtypes, checked the devices and allocated the output. It lives on the caller's stack, and a
+// launched kernel may run after the caller has returned. A Loop is a copy of the part that the kernel needs.
+// It holds kernel-view addresses and owns no memory, so it can be copied into a launch and run on any thread.
 //
-// Operands come in the iterator's order, outputs first. On a device other than the CPU an iterator converts
-// nothing: an operand has the dtype of its tensor, and a number may still lie in host memory. map loads and
-// stores with a conversion where the types differ, and a number's bytes are copied into the Loop.
+// Operands are in the iterator's order, outputs first. On a device other than the CPU an iterator does not
+// convert dtypes: an operand has the dtype of its tensor, and a scalar may be in host memory. map converts on
+// load and store where the types differ. The bytes of a host scalar are copied into the Loop.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -21,7 +21,7 @@
 namespace openreg {
 
 struct Operand {
-  char* data = nullptr;  // in the kernel view; NULL for a number, which is in `number`
+  char* data = nullptr;  // kernel-view address; NULL for a host scalar, which is in `number`
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::SmallVector<int64_t, 4> strides;  // in bytes, innermost dimension first
   alignas(16) std::array<char, 16> number{};
@@ -31,17 +31,17 @@ class Loop {
  public:
   explicit Loop(const at::TensorIteratorBase& iter);
 
-  /// Calls body(pointers, strides, length) for each run along the innermost dimension: the address of the
-  /// first element and the distance to the next, for each operand.
+  /// Calls body(pointers, strides, length) for each run along the innermost dimension, with the address of
+  /// the first element and the stride in bytes for each operand.
   template <typename Body>
   void for_each_run(Body body) const;
 
-  /// Writes function(inputs...) to the one output, for each element. Converts from and to the tensors'
+  /// Writes function(inputs...) to the single output, for each element. Converts from and to the tensors'
   /// dtypes.
   template <typename Out, typename... In, typename Function>
   void map(Function function) const;
 
-  /// Combines the elements of one input along the dimensions in which the output does not move.
+  /// Reduces one input along the dimensions in which the output has stride 0.
   template <typename T, typename Accumulator, typename Combine>
   void reduce(Accumulator initial, Combine combine) const;
 
@@ -50,7 +50,7 @@ class Loop {
 
   Loop() = default;
   Pointers first_elements() const;
-  /// The dimensions in which the output moves (reduced: does not move), as a loop of its own.
+  /// A Loop over the reduced dimensions (output stride 0), or over the others.
   Loop part(bool reduced) const;
   template <typename Body>
   void for_each_run(Pointers pointers, Body body) const;
@@ -99,7 +99,7 @@ void Loop::map(Function function) const {
     for_each_run([&](const Pointers& data, const auto& strides, int64_t length) {
       if (same_types && strides[0] == sizeof(Out) && ((strides[I + 1] == sizeof(In)) && ...)) {
         Out* const out = reinterpret_cast<Out*>(data[0]);
-        for (int64_t k = 0; k < length; ++k) {  // the compiler makes vector instructions of this one
+        for (int64_t k = 0; k < length; ++k) {  // vectorized by the compiler
           out[k] = function(reinterpret_cast<const In*>(data[I + 1])[k]...);
         }
       } else if (same_types) {
@@ -121,14 +121,14 @@ void Loop::map(Function function) const {
 
 template <typename T, typename Accumulator, typename Combine>
 void Loop::reduce(Accumulator initial, Combine combine) const {
-  constexpr int64_t kTogether =
-      256;  // results whose totals are kept while the input is read in its own order
+  // Results that are accumulated together, so that input reads stay sequential.
+  constexpr int64_t kBlock = 256;
   const Loop results = part(/*reduced=*/false);
   const Loop elements = part(/*reduced=*/true);
   results.for_each_run([&](const Pointers& data, const auto& strides, int64_t length) {
-    for (int64_t first = 0; first < length; first += kTogether) {
-      const int64_t together = std::min(kTogether, length - first);
-      std::array<Accumulator, kTogether> totals;
+    for (int64_t first = 0; first < length; first += kBlock) {
+      const int64_t block = std::min(kBlock, length - first);
+      std::array<Accumulator, kBlock> totals;
       totals.fill(initial);
       const Pointers start{data[0] + first * strides[0], data[1] + first * strides[1]};
       elements.for_each_run(start, [&](const Pointers& from, const auto& step, int64_t count) {
@@ -136,20 +136,20 @@ void Loop::reduce(Accumulator initial, Combine combine) const {
           totals[k] = combine(totals[k], *reinterpret_cast<const T*>(from[1] + j * step[1] + k * strides[1]));
         };
         if (step[1] < strides[1]) {
-          for (int64_t k = 0; k < together; ++k) {
+          for (int64_t k = 0; k < block; ++k) {
             for (int64_t j = 0; j < count; ++j) {
               add(j, k);
             }
           }
         } else {
           for (int64_t j = 0; j < count; ++j) {
-            for (int64_t k = 0; k < together; ++k) {
+            for (int64_t k = 0; k < block; ++k) {
               add(j, k);
             }
           }
         }
       });
-      for (int64_t k = 0; k < together; ++k) {
+      for (int64_t k = 0; k < block; ++k) {
         *reinterpret_cast<T*>(start[0] + k * strides[0]) = static_cast<T>(totals[k]);
       }
     }

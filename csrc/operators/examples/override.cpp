@@ -1,14 +1,15 @@
-// Scenario 6: our own kernel in the place of one that works everywhere.
+// Scenario 6: a device kernel instead of PyTorch's composite kernel.
 //
-// When: PyTorch composes the operator of others and the chip can do it in one. The composite kernel stays for
-// the dtypes and layouts that ours does not take: it is a function in at::native, and can be called.
+// When: PyTorch implements the operator with several others and the chip can do it in one kernel. The
+// composite kernel is a function in at::native, so it can still be called for unsupported dtypes and layouts.
 //
-// isfinite is composed of a comparison, an absolute value, another comparison and a product: four passes over
-// memory and four launches. It is asked of every gradient by whoever looks for overflow. Ours is one pass.
+// The composite isfinite is a comparison, an absolute value, another comparison and a product: four passes
+// over memory and four launches. Gradient overflow checks call it for every gradient. This kernel is one
+// pass.
 //
-// A composite operator gets its derivative from its parts. One that has a kernel for the device does not: for
-// an operator with a derivative, register a kernel for AutogradPrivateUse1 as well, as scenario 4 does. Here
-// there is none, and autograd is told so by a fallthrough.
+// A composite operator gets its derivative from the operators that it calls. A device kernel removes that:
+// for a differentiable operator, also register a kernel for AutogradPrivateUse1, as in scenario 4. isfinite
+// is not differentiable, so the key is a fallthrough.
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
 
@@ -23,7 +24,7 @@
 namespace openreg {
 namespace {
 
-// All exponent bits are set in infinities and in NaN, and in nothing else: comparing is enough for both.
+// The comparison is false for infinities and for NaN.
 template <typename T>
 bool is_finite(T value) {
   if constexpr (c10::is_complex<T>::value) {

@@ -1,10 +1,10 @@
-// Scenario 5, the exceptions: operators that do not fall back.
+// Scenario 5, exceptions: operators that must not fall back.
 //
-// When: the fallback would run the CPU's kernel and give an answer that is wrong for a device, or an error
-// that does not say what to do. host_engine/registration/register_engine.cpp is the rule: a fallback for
-// everything without a kernel (m.fallback), and the same function for single operators that would otherwise
-// find a kernel that does not suit (m.impl of a boxed function, by name). This table stands before both: a
-// kernel by name wins over a fallback.
+// When: the fallback would run the CPU kernel and return a result that is wrong for a device, or throw an
+// error that does not help the user. host_engine/registration/register_engine.cpp is the general case: a
+// fallback for operators without a kernel (m.fallback), and the same boxed function by name for operators
+// that would otherwise use an unsuitable kernel (m.impl). The kernels registered here have precedence, since
+// a kernel that is registered by name has precedence over a fallback.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <openreg/openreg.h>
@@ -23,7 +23,8 @@ struct Refusal {
 };
 
 constexpr Refusal kRefused[] = {
-    {"aten::from_file", "it maps a file into host memory, and a copy on the device would not follow the file",
+    {"aten::from_file",
+     "it maps a file into host memory, and a copy on the device would not change with the file",
      "map the file on the CPU and copy what you need with .to()"},
     {"aten::to_mkldnn", "the layout of oneDNN exists in host memory only",
      "move the tensor to the CPU first, or stay with the strided layout"},

@@ -1,11 +1,11 @@
-// Calls one of PyTorch's structured kernels for our device.
+// Calls one of PyTorch's structured kernels for this device.
 //
-// A structured operator is a class in at::native: meta() checks the arguments and says what the output looks
-// like, impl() computes, often by calling a stub. PyTorch generates a subclass for each of its own devices
-// that makes the output; this is the one for ours. It serves all forms: functional without an output, out
-// with one, in-place with the input as the output.
+// A structured operator is a class in at::native: meta() checks the arguments and sets the output's shape and
+// dtype; impl() computes, often with a stub. For its own devices, PyTorch generates a subclass that allocates
+// the output. This is the subclass for this device. It serves all forms: functional (no output given), out
+// (output given) and in-place (the input is the output).
 //
-// For kernels that write an output of any strides and have one output: meta() calls set_output_raw_strided.
+// For kernels with one output of any strides: their meta() calls set_output_raw_strided.
 #pragma once
 
 #include "common/version.h"
@@ -39,7 +39,7 @@ class StructuredCall final : public Kernel {
     } else {
       output_ = strides.empty() ? at::empty(sizes, options) : at::empty_strided(sizes, strides, options);
     }
-    // An iterator takes note of the output it now has; other kernels have nothing to note.
+    // A TensorIterator has to store its output.
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
       Kernel::set_output_raw_strided(index, sizes, strides, options OR_NAMES_ARGUMENT);
     }

@@ -1,11 +1,12 @@
-// Scenario 2: a kernel behind one of PyTorch's stubs.
+// Scenario 2: a kernel for one of PyTorch's stubs.
 //
-// When: PyTorch's own function for the operator does all that is not arithmetic (checks, promotion, shapes,
-// special cases) and ends in a DispatchStub, a table of functions by device. Giving it ours takes one line
-// and brings the rest with it. The stubs are declared in ATen/native/*.h: about 500 in torch 2.13.
+// When: PyTorch's function for the operator does everything but the arithmetic (checks, promotion, shapes,
+// special cases) and then calls a DispatchStub, a table of functions by device type. One line adds the
+// device's function, and PyTorch does the rest. The stubs are declared in ATen/native/*.h: about 500 in
+// torch 2.13.
 //
-// A stub alone is not enough, since the dispatcher does not know about it: the operators that end in it have
-// to be registered for the device too, with the function in at::native that calls the stub (abs), or for a
+// A stub alone is not enough, since the dispatcher does not use it. The operators that call the stub must
+// also be registered for the device, with the function in at::native that calls the stub (abs), or for a
 // structured operator with its class (copysign, prod; see structured.h).
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
@@ -35,7 +36,7 @@ T absolute(T value) {
   } else if constexpr (std::is_integral_v<T>) {
     return value < 0 ? static_cast<T>(T(0) - static_cast<std::make_unsigned_t<T>>(value)) : value;
   } else if constexpr (c10::is_complex<T>::value) {
-    using Math = at::opmath_type<T>;  // std::abs of a complex number of halves would overflow
+    using Math = at::opmath_type<T>;  // std::abs of complex<Half> would overflow
     return static_cast<T>(Math(std::abs(static_cast<Math>(value))));
   } else {
     return static_cast<T>(std::abs(static_cast<at::opmath_type<T>>(value)));
@@ -68,7 +69,7 @@ void copysign_kernel(at::TensorIteratorBase& iter) {
       AT_EXPAND(AT_FLOATING_TYPES), at::kHalf, at::kBFloat16);
 }
 
-// Half precision is multiplied in single; truth values as integers.
+// Half precision accumulates in float, bool in int.
 template <typename T>
 using Accumulator = std::conditional_t<std::is_same_v<T, bool>, int, at::opmath_type<T>>;
 

@@ -1,5 +1,5 @@
-// Scaled dot product attention, behind PyTorch's overrideable entry: forward and backward are the CPU's own
-// fused kernels, launched on device memory; dropout, which those do not have, is done in plain operators.
+// Scaled dot product attention, as PyTorch's overrideable SDP backend. Forward and backward launch the fused
+// CPU kernels on device memory. These do not support dropout, so dropout uses several operators.
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -27,7 +27,7 @@ namespace {
 using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-// The fused kernel goes by the query's sizes and checks little, so what it cannot do is found here.
+// The fused kernel uses the query's sizes and checks little, so its limits are checked here.
 
 bool has_heads(const Tensor& tensor) {
   return !tensor.is_nested() && tensor.dim() == 4 && tensor.numel() > 0 && tensor.stride(3) == 1;
@@ -63,7 +63,7 @@ bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& val
          (!mask.has_value() || !mask->defined() || mask_fits(*mask, query, key));
 }
 
-// Flash attention is the name under which programs know fused kernels, so who permits it permits ours.
+// Programs enable fused kernels with the flash attention setting, so it enables this kernel too.
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask, double,
                bool, std::optional<double>, bool grouped) {
   const at::Context& context = at::globalContext();
@@ -73,12 +73,13 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   }
   TORCH_CHECK(context.userEnabledMathSDP(),
               "No viable backend for scaled_dot_product_attention was found: the fused kernel ",
-              permitted ? "does not take these arguments" : "is not permitted",
-              ", and neither is SDPBackend.MATH");
+              permitted ? "does not support these arguments" : "is disabled",
+              ", and SDPBackend.MATH is disabled");
   return static_cast<int64_t>(sdp::SDPBackend::math);
 }
 
-// Groups of query heads that share a key head: every query head gets a copy, and gradients are summed again.
+// Grouped query attention: repeats each key or value head for its query heads; the backward sums the
+// gradients.
 Tensor for_each_query_head(const Tensor& shared, int64_t heads) {
   return shared.size(1) == heads ? shared : shared.repeat_interleave(heads / shared.size(1), 1);
 }
@@ -90,8 +91,8 @@ Tensor for_each_shared_head(const Tensor& gradient, int64_t heads) {
   return gradient.unflatten(1, {heads, gradient.size(1) / heads}).sum(2);
 }
 
-// A compiler goes by the strides that the Meta kernel promises: those of empty_like. The fused kernel has its
-// own.
+// torch.compile relies on the strides of the Meta kernel, which are those of empty_like. The fused kernel
+// returns other strides.
 Tensor laid_out_like(const Tensor& like, const Tensor& made) {
   const auto promised = like.is_non_overlapping_and_dense()
                             ? like.strides().vec()
@@ -117,7 +118,7 @@ Tensor probabilities(const Tensor& query, const Tensor& key, const Tensor& bias,
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
-// With dropout, the mask that was drawn travels to backward in the place of the random state.
+// With dropout, the mask is saved for backward instead of the random state.
 Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& bias,
                 double dropout, bool causal, bool, std::optional<double> scale) {
   const Tensor k = for_each_query_head(key, query.size(1));
@@ -174,7 +175,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Te
 }  // namespace openreg
 
 namespace at::native {
-// NOLINTNEXTLINE: the macro wants this namespace. Attention asks the stub, other callers the operator.
+// NOLINTNEXTLINE: the macro requires this namespace. Attention calls the stub, other callers the operator.
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &openreg::choose)
 }  // namespace at::native
 

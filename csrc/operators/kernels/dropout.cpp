@@ -1,6 +1,6 @@
-// Fused dropout. The CPU's kernel of native_dropout takes no generator, so it could not draw from the
-// device's, and it has none of _fused_dropout, which does. These are made of operators that draw from the
-// device's.
+// Fused dropout. The CPU kernel of native_dropout has no generator argument, so it cannot use the device's
+// generator; _fused_dropout has one, but no CPU kernel. These kernels call operators that use the device's
+// generator.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
@@ -27,16 +27,16 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {input.mul(mask).mul_(1 / (1 - p)), mask};
 }
 
-// Here p is the probability to keep, as in CUDA's kernel of that name.
+// Here p is the probability of keeping an element, as in CUDA's _fused_dropout.
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
                                                  std::optional<at::Generator> generator) {
-  TORCH_CHECK(p > 0 && p <= 1, "the probability to keep an element is above 0 and at most 1; got ", p);
+  TORCH_CHECK(p > 0 && p <= 1, "the probability of keeping an element must be in (0, 1], but got ", p);
   const at::Tensor mask =
       at::empty_like(input, input.options().dtype(at::kByte)).bernoulli_(p, std::move(generator));
   return {input.mul(mask).mul_(1 / p), mask};
 }
 
-// Not in place: the dtypes may promote.
+// Not in place: type promotion may change the dtype.
 at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double scale) {
   return grad.mul(mask).mul(scale);
 }

@@ -1,9 +1,9 @@
-// A whole LSTM. Left to PyTorch's default, an accelerator that it does not know gets one launch for each gate
-// product and each cell of each step of the sequence. The CPU has a kernel for a layer's whole sequence; here
-// each layer and direction is one launch of that.
+// LSTM over whole sequences. On an out-of-tree device, PyTorch's default launches one kernel for each gate
+// product and each cell of each time step. The CPU has a kernel for the whole sequence of a layer, which is
+// launched here once for each layer and direction.
 //
-// Autograd knows the layer's derivative, so the function is registered above autograd and is made of
-// operators that are not.
+// The layer operator has a derivative, so this function is registered above autograd and calls differentiable
+// operators.
 #include "device/device.h"
 
 #include <ATen/Context.h>
@@ -26,9 +26,9 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kLstm = 2;  // among the kinds of recurrent layers
+constexpr int64_t kLstm = 2;  // the mode argument of mkldnn_rnn_layer
 
-// A tensor that is being traced is not: a compiler can do more with the operators of the default.
+// Excludes traced tensors: a compiler optimizes the operators of PyTorch's default better.
 bool plain_float(const Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat && tensor.device().type() == kDevice &&
          !tensor.key_set().has_any(
@@ -36,7 +36,7 @@ bool plain_float(const Tensor& tensor) {
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// Whether the layer kernel can do it. What it cannot, and what is wrong, the default knows better.
+// Whether the layer kernel supports the arguments. PyTorch's default handles other and invalid arguments.
 bool fits_layer_kernel(const Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases,
                        int64_t num_layers, bool bidirectional) {
   const auto cells = static_cast<size_t>(num_layers * (bidirectional ? 2 : 1));

@@ -1,6 +1,5 @@
-// The cells of LSTM and GRU. PyTorch asks an accelerator for each as one fused kernel, which the CPU does not
-// have: here the arithmetic of a cell is one launch, and its workspace keeps the activated gates for
-// backward.
+// LSTM and GRU cells. PyTorch expects an accelerator to have a fused kernel for each; the CPU has none. Here
+// the arithmetic of a cell is one launch, and the workspace stores the activated gates for backward.
 #include "kernel/arg_alias.h"
 #include "kernel/kernel.h"
 
@@ -24,7 +23,7 @@ namespace {
 using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-// A tensor of the current device, which is that of the cell's state.
+// An alias to read. The tensor must be on the current device, which is that of the cell's state.
 Tensor read(const Tensor& tensor) {
   const c10::Device device(kDevice, current_device());
   TORCH_CHECK(tensor.device() == device,
@@ -113,8 +112,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const MaybeTensor& grad_hy
   return {grad_gates, grad_cx, grad_bias};
 }
 
-// Gates in the order reset, update, new. The workspace keeps them, the old state, and what the reset gate
-// scales.
+// Gates in the order reset, update, new. The workspace stores them, the old state, and the hidden part of the
+// new gate, which the reset gate scales.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
                                     const MaybeTensor& input_bias, const MaybeTensor& hidden_bias) {
   DeviceScope scope(hx.device().index());

@@ -1,8 +1,8 @@
 // Copies: between two tensors of a device, between host and device, between two devices.
 //
-// PyTorch's copy_ ends here whenever one side is a device tensor; sizes agree by then, dtypes and strides
-// need not. Where the bytes of both sides are the same bytes in the same order, the runtime copies them;
-// everything else is a kernel that reads one and writes the other, without a temporary tensor.
+// PyTorch's copy_ calls _copy_from if one side is a device tensor. Dtypes and strides may differ. If both
+// sides have the same bytes in the same order, the runtime copies them. Otherwise a kernel reads one side and
+// writes the other, without a temporary tensor where possible.
 #include "common/gil_release.h"
 #include "diagnostics/op_stats.h"
 #include "kernel/arg_alias.h"
@@ -33,7 +33,7 @@ bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
          dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
 }
 
-// Whether the kernel warns that it discards imaginary parts: it does so once.
+// Whether the kernel will warn that it discards imaginary parts. It warns once per process.
 bool warns(const at::Tensor& dst, const at::Tensor& src) {
   if (C10_LIKELY(!src.is_complex()) || dst.is_complex() || dst.scalar_type() == at::kBool) {
     return false;
@@ -43,8 +43,8 @@ bool warns(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  // What overlaps, or does not fit, is refused by the kernel; launched, that would be late, as would a
-  // warning.
+  // The kernel rejects overlapping tensors and shapes that do not broadcast. A launched kernel would report
+  // such an error late and drop warnings, so these copies run synchronously.
   if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || overlaps_partly(dst, src)) &&
       at::is_expandable_to(src.sizes(), dst.sizes()) &&
       (capturing(device) || (schedule() != orScheduleBlocking && !warns(dst, src)))) {
@@ -56,7 +56,7 @@ void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceInd
   run_kernel("copy", device, [&] { to.copy_(from); });
 }
 
-// Pinned memory must not be reused before the copy is done; see CachingHostAllocator.
+// Records an event: pinned memory must not be reused before the copy is done (CachingHostAllocator).
 void record_pinned_use(const at::Tensor& host, c10::Stream stream) {
   const c10::DataPtr& data = host.storage().data_ptr();
   host_allocator().record_event(const_cast<void*>(data.get()), data.get_context(), stream);
@@ -68,8 +68,8 @@ void copy_bytes(const at::Tensor& dst, const at::Tensor& src, c10::Stream stream
                          stream_handle(stream)));
 }
 
-// A kernel that touches host memory keeps the host waiting. With pinned memory the bytes cross as they are,
-// and a kernel on the device gives them the other dtype or strides.
+// A kernel that accesses host memory synchronizes. With pinned memory, the runtime copies the bytes
+// unchanged, and a kernel on the device converts dtype and strides.
 bool copy_pinned_through_device(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
   const at::Tensor& host = on_device(dst) ? src : dst;
   if (!host.is_non_overlapping_and_dense() || host.is_conj() || host.is_neg() ||
@@ -121,8 +121,8 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   }
 }
 
-// The copy belongs to the source's stream: it waits until the destination's stream is done with the old
-// contents, and that stream waits for the new ones.
+// The copy runs on the source's stream. It waits for work on the destination's stream that uses the old
+// contents, and later work on the destination's stream waits for the copy.
 void copy_peer_bytes(const at::Tensor& dst, const at::Tensor& src) {
   const c10::DeviceIndex dst_device = dst.device().index();
   const c10::DeviceIndex src_device = src.device().index();
@@ -179,8 +179,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", copy_from_and_resize);
 }
 
-// Conjugate and negative views arrive as they are, as they do at copy_: the kernel honors the bits. Without
-// this, PyTorch would resolve them first, by a clone, which is a copy, which would resolve them first.
+// Conjugate and negative views are passed unresolved, as to copy_: the kernel handles the bits. Without the
+// fallthrough, PyTorch would resolve them with a clone, which calls _copy_from again: infinite recursion.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }

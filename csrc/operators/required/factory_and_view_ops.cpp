@@ -1,5 +1,5 @@
-// The operators that every device has to have: making tensors, and looking at their memory in another way.
-// None of them launches anything, unless uninitialized memory has to be filled.
+// Required operators of every device: factories and views. They launch nothing, unless uninitialized memory
+// has to be filled.
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "storage/device_storage.h"
@@ -30,17 +30,17 @@ c10::DeviceIndex device_for(std::optional<c10::Device> device) {
   return device.has_value() && device->has_index() ? device->index() : current_device();
 }
 
-// As at::detail::empty_generic, which does not ask for the device's own kind of storage.
+// As at::detail::empty_generic, but with a DeviceStorage.
 at::Tensor make_tensor(size_t bytes, caffe2::TypeMeta type) {
   if (C10_UNLIKELY(type == caffe2::TypeMeta::Make<c10::complex<at::Half>>())) {
-    at::detail::empty_cpu({0}, at::kComplexHalf);  // for its warning that the dtype is experimental
+    at::detail::empty_cpu({0}, at::kComplexHalf);  // gives the warning that ComplexHalf is experimental
   }
   return at::detail::make_tensor<c10::TensorImpl>(make_storage(device_allocator().allocate(bytes), bytes),
                                                   kKeys, type);
 }
 
-// With torch.use_deterministic_algorithms and torch.utils.deterministic.fill_uninitialized_memory: NaN, or
-// the largest integer. The fill is launched on the current stream as any other.
+// With torch.use_deterministic_algorithms and torch.utils.deterministic.fill_uninitialized_memory: fills with
+// NaN or the largest integer. The fill is a launch on the current stream.
 void fill_if_deterministic(at::Tensor& tensor) {
   const at::Context& context = at::globalContext();
   if (C10_UNLIKELY(context.deterministicAlgorithms()) && context.deterministicFillUninitializedMemory()) {
@@ -56,7 +56,7 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   at::detail::check_size_nonnegative(size);
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
   at::Tensor result = make_tensor(at::detail::computeStorageNbytesContiguous(size, type.itemsize()), type);
-  if (size.size() != 1 || size[0] != 0) {  // which is what it begins with
+  if (size.size() != 1 || size[0] != 0) {  // {0} is the size of a new tensor
     result.unsafeGetTensorImpl()->generic_set_sizes_contiguous(size);
   }
   if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous) {

@@ -1,4 +1,4 @@
-// record_stream: memory that another stream uses is not reused before that stream has passed the free.
+// record_stream: the allocator does not reuse the memory before the recorded stream has passed the free.
 #include "device/device.h"
 #include "memory/device_allocator.h"
 
@@ -9,8 +9,8 @@ namespace openreg {
 namespace {
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
-  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream of a tensor on ", self.device(),
-                    " wants a stream of that kind of device, not of ", stream.device());
+  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream: expected a stream of a ", OR_DEVICE_NAME,
+                    " device for a tensor on ", self.device(), ", but got a stream of ", stream.device());
   device_allocator().recordStream(self.storage().data_ptr(), stream);
 }
 

@@ -1,4 +1,4 @@
-// resize_ and set_: tensors that change their sizes or take another storage.
+// resize_ and set_: change the sizes or the storage of a tensor.
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "storage/device_storage.h"
@@ -15,12 +15,12 @@
 namespace openreg {
 namespace {
 
-// Sets sizes and strides (contiguous ones if there are none) and grows the storage to hold them.
+// Sets sizes and strides (contiguous by default) and grows the storage if necessary.
 void set_sizes(c10::TensorImpl* self, at::IntArrayRef size, at::OptionalIntArrayRef stride) {
   if (self->sizes() == size && (!stride.has_value() || self->strides() == *stride)) {
     return;
   }
-  // The storage first: if it cannot grow, the tensor stays as it is, within its memory.
+  // Grows the storage first: if that throws, the tensor is unchanged and stays within its memory.
   const size_t itemsize = self->dtype().itemsize();
   const size_t offset = self->storage_offset();
   at::detail::check_size_nonnegative(size);

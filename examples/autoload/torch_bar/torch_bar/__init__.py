@@ -1,29 +1,29 @@
-"""The device's module, which becomes ``torch.bar``, in a package that imports torch at its top."""
+"""The module ``torch.bar`` of the device, in a package that imports torch at the top of the module."""
 
 import os
 import sys
 
 _VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
-# A program that imports this package first makes it bring torch in, and torch would call an _autoload that is
-# not defined yet. So torch's autoload is switched off for the duration of that import, and only then.
-_brings_torch_in = "torch" not in sys.modules
-_former = os.environ.get(_VARIABLE)
-if _brings_torch_in:
+# If a program imports this package before torch, torch would call _autoload before it is defined. So autoload is
+# disabled during that import, and only then.
+_imports_torch = "torch" not in sys.modules
+_saved_value = os.environ.get(_VARIABLE)
+if _imports_torch:
     os.environ[_VARIABLE] = "0"
 try:
     import torch
 finally:
-    # The variable belongs to the user, and child processes inherit it.
-    if _brings_torch_in:
-        if _former is None:
+    # Restore the user's value: child processes inherit the variable.
+    if _imports_torch:
+        if _saved_value is None:
             del os.environ[_VARIABLE]
         else:
-            os.environ[_VARIABLE] = _former
+            os.environ[_VARIABLE] = _saved_value
 
 
 def device_count() -> int:
-    """There is no device behind this example: the variable stands where a driver would be asked."""
+    """The example has no device: the variable replaces a query of the driver."""
     return int(os.environ.get("TORCH_BAR_DEVICES", "0"))
 
 
@@ -32,13 +32,13 @@ def is_available() -> bool:
 
 
 def _autoload() -> None:
-    """The ``torch.backends`` entry point. To find it torch imported this package: the work is done."""
+    """The ``torch.backends`` entry point. Nothing to do: torch has imported this package to find it."""
 
 
 if not hasattr(torch, "bar"):
     torch.bar = sys.modules[__name__]
     sys.modules["torch.bar"] = torch.bar
 
-# The switch kept every other backend out as well. This module is whole now: let torch do what it skipped.
-if _brings_torch_in and torch._is_device_backend_autoload_enabled():
+# The other backends were skipped too. This module is fully initialized now, so torch can load them.
+if _imports_torch and torch._is_device_backend_autoload_enabled():
     torch._import_device_backends()

@@ -1,11 +1,11 @@
-"""The device's module, which becomes ``torch.foo``."""
+"""The module ``torch.foo`` of the device."""
 
 import os
 import sys
 
 import torch_foo
 
-torch_foo.is_loaded = True  # before the next import, whose last act is to call torch_foo._autoload
+torch_foo.is_loaded = True  # before importing torch, which calls torch_foo._autoload at its end
 try:
     import torch
 except BaseException:
@@ -14,7 +14,7 @@ except BaseException:
 
 
 def device_count() -> int:
-    """There is no device behind this example: the variable stands where a driver would be asked."""
+    """The example has no device: the variable replaces a query of the driver."""
     return int(os.environ.get("TORCH_FOO_DEVICES", "0"))
 
 

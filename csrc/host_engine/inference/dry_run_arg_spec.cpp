@@ -1,4 +1,4 @@
-#include "host_engine/inference/dry_run_args.h"
+#include "host_engine/inference/dry_run_arg_spec.h"
 
 #include "common/map_tensors.h"
 #include "kernel/arg_alias.h"
@@ -13,16 +13,16 @@
 namespace openreg {
 namespace {
 
-at::ScalarType dtype_for(at::ScalarType dtype, DryRunArgs::Dtypes dtypes) {
-  if (dtypes == DryRunArgs::Dtypes::AsGiven || dtype == at::kBool) {
+at::ScalarType dtype_for(at::ScalarType dtype, DryRunArgSpec::Dtypes dtypes) {
+  if (dtypes == DryRunArgSpec::Dtypes::AsGiven || dtype == at::kBool) {
     return dtype;
   }
-  return dtypes == DryRunArgs::Dtypes::Common && at::isIntegralType(dtype, /*includeBool=*/false)
+  return dtypes == DryRunArgSpec::Dtypes::Common && at::isIntegralType(dtype, /*includeBool=*/false)
              ? at::kLong
              : at::kFloat;
 }
 
-at::Tensor stand_in_for(const at::Tensor& tensor, const DryRunArgs& spec) {
+at::Tensor placeholder_for(const at::Tensor& tensor, const DryRunArgSpec& spec) {
   if (!on_device(tensor)) {
     return tensor.defined() ? tensor.clone() : tensor;
   }
@@ -35,7 +35,7 @@ at::Tensor stand_in_for(const at::Tensor& tensor, const DryRunArgs& spec) {
     }
   }
   c10::DimVector strides(cut ? at::IntArrayRef(c10::contiguous_strides(sizes)) : tensor.strides());
-  // An expanded tensor cannot be filled, so it is expanded again.
+  // fill_ rejects expanded tensors: allocate without the expanded dimensions, fill, then expand.
   c10::DimVector own(sizes);
   for (size_t i = 0; i < own.size(); ++i) {
     own[i] = strides[i] == 0 ? std::min<int64_t>(own[i], 1) : own[i];
@@ -56,7 +56,8 @@ at::Tensor stand_in_for(const at::Tensor& tensor, const DryRunArgs& spec) {
 
 }  // namespace
 
-torch::jit::Stack dry_run_args(const OpTraits& traits, const torch::jit::Stack& stack, DryRunArgs spec) {
+torch::jit::Stack make_dry_run_args(const OpTraits& traits, const torch::jit::Stack& stack,
+                                    DryRunArgSpec spec) {
   torch::jit::Stack call;
   call.reserve(traits.arguments);
   for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
@@ -65,7 +66,7 @@ torch::jit::Stack dry_run_args(const OpTraits& traits, const torch::jit::Stack& 
       call.emplace_back(c10::Device(c10::kCPU));
     } else {
       call.push_back(
-          map_tensors(value, [&](const at::Tensor& tensor) { return stand_in_for(tensor, spec); }));
+          map_tensors(value, [&](const at::Tensor& tensor) { return placeholder_for(tensor, spec); }));
     }
   }
   if (traits.generator >= 0) {
