@@ -14,7 +14,7 @@ from torch_openreg import _elf, _loader
 
 def test_doctor_of_a_healthy_installation() -> None:
     text = doctor(0, OPENREG_NOTE="1", PYTORCH_ALLOC_CONF="", TORCH_DEVICE_BACKEND_AUTOLOAD="true")
-    for words in (
+    for expected in (
         "libopenreg.so: loads",
         "libtorch_openreg.so: loads",
         "PrivateUse1",
@@ -25,20 +25,20 @@ def test_doctor_of_a_healthy_installation() -> None:
         "a kernel ran: [1, 1] + 1 = [2.0, 2.0]",
         "Healthy",
     ):
-        assert words in text, text
+        assert expected in text, text
     report = json.loads(doctor(0, "--json"))
     assert report["healthy"] and all(finding["ok"] for finding in report["findings"])
 
 
 @pytest.mark.parametrize("state", BROKEN)
 def test_doctor_of_a_broken_installation(state: str, tmp_path: Path) -> None:
-    break_it, words = BROKEN[state]
+    break_it, expected = BROKEN[state]
     break_it(copy_of_installed(tmp_path))
     text = doctor(1, path=[tmp_path])
     findings, _, remedies = text.partition("What to do:")
     assert remedies.strip()
-    words = ["2.4.1"] if state == "other torch" else words
-    assert all(word in findings for word in words), text
+    expected = ["2.4.1"] if state == "other torch" else expected
+    assert all(word in findings for word in expected), text
     assert findings.count("held by 'openreg'") == 0
 
 

@@ -39,7 +39,7 @@ FAILS = {
     "cholesky": (linalg.cholesky, singular),
     "cholesky of a batch": (linalg.cholesky, batch),
     "cholesky_ex, checked": (lambda a: linalg.cholesky_ex(a, check_errors=True), singular),
-    "torch.cholesky": (getattr(torch, "cholesky", linalg.cholesky), singular),  # gone from later versions
+    "torch.cholesky": (getattr(torch, "cholesky", linalg.cholesky), singular),  # removed in later versions
     "cholesky_inverse": (torch.cholesky_inverse, singular),
     "solve": (lambda a: linalg.solve(a, ones_like_column(a)), singular),
     "solve_ex, checked": (lambda a: linalg.solve_ex(a, ones_like_column(a), check_errors=True), singular),
