@@ -1,4 +1,4 @@
-"""Shared by all tests: which device is under test, and a clean thread to test on."""
+"""Fixtures of all tests."""
 
 import gc
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-import torch_openreg  # noqa: F401  (on a machine with a GPU, torch does not load it)
+import torch_openreg  # noqa: F401  (`import torch` does not load it on a machine with a GPU)
 
 DEVICE = "openreg"
 
 
 @pytest.fixture(autouse=True)
 def first_device():
-    """Every test begins and ends with device 0 and its default stream current."""
+    """After every test: synchronizes both devices, and makes device 0 and the default streams current."""
     yield
     torch.openreg.synchronize(0)
     torch.openreg.synchronize(1)
@@ -24,7 +24,7 @@ def first_device():
 
 @pytest.fixture
 def clean_memory():
-    """For tests that count bytes: the garbage of earlier ones is gone, and nothing is cached."""
+    """For tests that count bytes: collects the garbage of earlier tests and empties the caches."""
     torch.openreg.init()
     gc.collect()
     torch.openreg.empty_cache()
@@ -35,7 +35,7 @@ def clean_memory():
 
 @pytest.fixture
 def one_thread():
-    """Of the CPU's kernels: the order of sums is the same each time."""
+    """Runs CPU kernels on one thread, so that the order of summation is always the same."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""Schedules: asynchrony that is real, and an adversary that finds missing synchronization."""
+"""Launches are asynchronous, and the adversarial schedule exposes missing synchronization."""
 
 import time
 
@@ -12,7 +12,7 @@ ASYNC, BLOCKING, ADVERSARIAL = 0, 1, 2
 
 
 @pytest.fixture(autouse=True)
-def restored():
+def restore_schedule():
     before = C.get_schedule()
     yield
     torch.openreg.synchronize()
@@ -20,7 +20,7 @@ def restored():
 
 
 @pytest.mark.timing
-def test_launching_ten_products_takes_less_than_half_of_their_time():
+def test_ten_matmuls_launch_in_less_than_half_of_their_run_time():
     a = torch.randn(1500, 1500, device="openreg")
     a @ a
     torch.openreg.synchronize()
@@ -32,11 +32,11 @@ def test_launching_ten_products_takes_less_than_half_of_their_time():
         launched = time.perf_counter() - start
         torch.openreg.synchronize()
         shares.append(launched / (time.perf_counter() - start))
-    assert min(shares) < 0.5, f"of the time that the products take, launching took {shares}"
+    assert min(shares) < 0.5, f"launch time / run time: {shares}"
 
 
 def training_step() -> list[torch.Tensor]:
-    """A training step on two streams, synchronized as it should be."""
+    """A correctly synchronized training step on two streams."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Dropout(0.2), nn.Linear(32, 4)).openreg()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -53,7 +53,7 @@ def training_step() -> list[torch.Tensor]:
     return [p.detach().cpu() for p in model.parameters()]
 
 
-def test_a_hundred_adversaries_do_not_change_a_synchronized_step():
+def test_a_synchronized_step_is_equal_for_100_adversarial_seeds():
     C.set_schedule(BLOCKING, 0)
     expected = training_step()
     C.set_schedule(ASYNC, 0)
@@ -64,8 +64,8 @@ def test_a_hundred_adversaries_do_not_change_a_synchronized_step():
             assert torch.equal(mine, theirs), f"seed {seed}"
 
 
-def forgets_wait_stream() -> bool:
-    """Whether the result is right, of a program that reads on one stream what another is still writing."""
+def without_wait_stream() -> bool:
+    """Reads on one stream while another stream still writes. Returns whether the result is correct."""
     side = torch.openreg.Stream()
     a = torch.zeros(1000, device="openreg")
     torch.openreg.synchronize()
@@ -74,21 +74,21 @@ def forgets_wait_stream() -> bool:
     return (a + 1).sum().item() == 2000
 
 
-def forgets_to_synchronize() -> bool:
-    """Whether the result is right, of a program that reads on the host what is still being copied."""
+def without_synchronize() -> bool:
+    """Reads on the host while the copy is pending. Returns whether the result is correct."""
     a = torch.ones(1000, device="openreg")
     host = torch.zeros(1000).pin_memory()
     host.copy_(a, non_blocking=True)
     return host.sum().item() == 1000
 
 
-@pytest.mark.parametrize("program", [forgets_wait_stream, forgets_to_synchronize])
-def test_the_adversary_finds_missing_synchronization(program):
+@pytest.mark.parametrize("program", [without_wait_stream, without_synchronize])
+def test_adversarial_schedule_exposes_missing_synchronization(program):
     C.set_schedule(BLOCKING, 0)
-    assert program(), "the bug is hidden where every launch blocks"
+    assert program(), "the blocking schedule must hide the bug"
     seen = []
     for seed in range(30):
         C.set_schedule(ADVERSARIAL, seed)
         seen.append(program())
         torch.openreg.synchronize()
-    assert not all(seen), "no seed has brought out the bug"
+    assert not all(seen), "no seed exposed the bug"

@@ -1,4 +1,4 @@
-"""Mixed precision: autocast casts as on CUDA, and scaling gradients waits no more than on CUDA."""
+"""Mixed precision: autocast casts as on CUDA, and gradient scaling synchronizes no more than on CUDA."""
 
 import autocast
 import pytest
@@ -12,9 +12,9 @@ LOW = pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_table_of_autocast_is_true():
+def test_autocast_page_is_up_to_date():
     if autocast.PAGE.made_with_another_torch():
-        pytest.skip("the table was made with another torch, which has other lists")
+        pytest.skip("the page was generated with another version of torch, whose lists differ")
     assert not autocast.PAGE.is_old()
 
 
@@ -35,12 +35,12 @@ def test_autocast_casts_as_on_cuda(low):
         assert torch.addcmul(product, product, a).dtype == torch.float32
         assert torch.cat([product, a]).dtype == torch.float32
         assert product.relu().dtype == low  # in no list
-        assert torch.mm(a.double(), a.double()).dtype == torch.float64  # double is left alone
+        assert torch.mm(a.double(), a.double()).dtype == torch.float64  # float64 is not cast
     assert torch.mm(a, a).dtype == torch.float32
 
 
 @LOW
-def test_what_is_cast_is_computed_from_what_was_cast(low):
+def test_results_are_computed_from_the_cast_inputs(low):
     a, b = torch.randn(8, 8), torch.randn(8, 8)
     with torch.autocast("openreg", dtype=low):
         ours = a.openreg() @ b.openreg()
@@ -83,7 +83,7 @@ def test_regions_nest_and_can_be_disabled():
             with torch.autocast("openreg", dtype=torch.bfloat16):
                 assert (a @ a).dtype == torch.bfloat16
         assert (a @ a).dtype == torch.float16
-        with torch.autocast("cpu", dtype=torch.bfloat16):  # each device has its own
+        with torch.autocast("cpu", dtype=torch.bfloat16):  # autocast state is per device
             assert (a @ a).dtype == torch.float16 and (a.cpu() @ a.cpu()).dtype == torch.bfloat16
         with pytest.raises(KeyError), torch.autocast("openreg", dtype=torch.bfloat16):
             raise KeyError
@@ -92,7 +92,7 @@ def test_regions_nest_and_can_be_disabled():
 
 
 def casts(body) -> int:
-    """How many copies the body makes: of its tensors, only casts."""
+    """The number of copies in the body, all of which are casts."""
     torch.openreg.reset_operator_stats()
     with torch.openreg.record_operator_stats():
         body()
@@ -110,9 +110,9 @@ def test_weights_are_cast_once():
             layer(data)
 
     assert casts(twice) == 1
-    assert casts(twice) == 1  # the region's end has emptied the cache
+    assert casts(twice) == 1  # the end of the region cleared the cache
     assert casts(lambda: twice(cache_enabled=False)) == 2
-    layer.requires_grad_(False)  # as on CUDA, only what learns is kept
+    layer.requires_grad_(False)  # as on CUDA, only casts of leaves that require gradients are cached
     assert casts(twice) == 2
 
 
@@ -126,7 +126,7 @@ def test_gradients_pass_through_the_cached_cast():
     torch.testing.assert_close(layer.weight.grad.cpu(), expected.float(), rtol=2e-2, atol=1e-2)
 
 
-def test_what_is_unsafe_is_refused_in_words():
+def test_unsafe_operators_are_rejected_under_autocast():
     p = torch.full((3,), 0.5, device="openreg")
     with torch.autocast("openreg"):
         with pytest.raises(RuntimeError, match=r"unsafe to autocast.*binary_cross_entropy_with_logits"):
@@ -151,8 +151,8 @@ class Product(torch.autograd.Function):
         return grad @ b.t(), a.t() @ grad
 
 
-class Remembers(torch.autograd.Function):
-    """Without cast_inputs, forward's autocast state is also backward's."""
+class KeepsAutocastState(torch.autograd.Function):
+    """Without cast_inputs, backward runs with the autocast state of forward."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="openreg")
@@ -164,22 +164,22 @@ class Remembers(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="openreg")
     def backward(ctx, grad):
         (a,) = ctx.saved_tensors
-        Remembers.seen = torch.is_autocast_enabled("openreg"), (a @ a).dtype
+        KeepsAutocastState.seen = torch.is_autocast_enabled("openreg"), (a @ a).dtype
         return grad.float() @ a.t() + a.t() @ grad.float()
 
 
-def test_custom_functions():
+def test_custom_autograd_functions():
     a = torch.randn(3, 3, device="openreg", requires_grad=True)
     with torch.autocast("openreg"):
-        product, again = Product.apply(a, a), Remembers.apply(a)
+        product, again = Product.apply(a, a), KeepsAutocastState.apply(a)
     assert product.dtype == again.dtype == torch.float16
     (product.sum() + again.sum()).backward()
-    assert a.grad.dtype == torch.float32 and Remembers.seen == (True, torch.float16)
-    Remembers.apply(a).sum().backward()
-    assert Remembers.seen == (False, torch.float32)
+    assert a.grad.dtype == torch.float32 and KeepsAutocastState.seen == (True, torch.float16)
+    KeepsAutocastState.apply(a).sum().backward()
+    assert KeepsAutocastState.seen == (False, torch.float32)
 
 
-# ---- Scaling gradients
+# ---- Gradient scaling
 
 
 def waits(body) -> dict[str, int]:
@@ -237,7 +237,7 @@ def test_training_agrees_with_the_cpu(optimizer, options):
             training.step(factor)
         scales.append(ours.scaler.get_scale())
         changed = not all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True))
-        assert changed == (factor == 1.0), "a step with infinite gradients changes nothing"
+        assert changed == (factor == 1.0), "a step with non-finite gradients must not change parameters"
         assert ours.scaler.get_scale() == theirs.scaler.get_scale()
     assert scales == [256, 512, 256, 256, 128, 128]
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -245,15 +245,15 @@ def test_training_agrees_with_the_cpu(optimizer, options):
 
 
 @pytest.mark.parametrize("optimizer, options", OPTIMIZERS, ids=name)
-def test_a_step_waits_no_more_than_on_cuda(optimizer, options):
+def test_a_step_synchronizes_no_more_than_on_cuda(optimizer, options):
     training = Training("openreg", optimizer, **options)
     training.step()
-    # A fused optimizer reads on the device whether to skip the step; the others read it once on the host.
+    # A fused optimizer reads found_inf on the device; the others read it once on the host.
     read = {} if options.get("fused") else {"aten::_local_scalar_dense": 1}
     assert waits(training.step) == read
 
 
-def test_unscaling_does_not_wait_and_comes_once():
+def test_unscale_does_not_synchronize_and_is_called_once():
     training = Training("openreg", torch.optim.SGD)
     training.step()
     training.scaler.scale(training.model(training.data).sum()).backward()
@@ -286,7 +286,7 @@ def test_gradients_on_two_devices():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("bad", [None, float("inf"), float("-inf"), float("nan")])
-def test_unscale_many_at_once(dtype, bad):
+def test_foreach_unscale_detects_non_finite_gradients(dtype, bad):
     gradients = [torch.full((n,), 8.0, device="openreg", dtype=dtype) for n in (1, 7, 300)]
     gradients.append(torch.full((6, 4), 8.0, device="openreg", dtype=dtype).t())
     if bad is not None:
@@ -298,7 +298,7 @@ def test_unscale_many_at_once(dtype, bad):
     assert gradients[0].item() == 2 and (gradients[3] == 2).all().item()
 
 
-def test_the_scale_follows_what_was_found():
+def test_scale_update_follows_found_inf():
     scale, tracker = torch.tensor(8.0, device="openreg"), torch.tensor(0, dtype=torch.int, device="openreg")
     clean, found = torch.tensor(0.0, device="openreg"), torch.tensor(1.0, device="openreg")
     seen = []
@@ -319,5 +319,5 @@ def test_the_scaler_is_saved_and_restored():
     assert other.state_dict() == training.scaler.state_dict()
 
 
-def test_what_autocast_asks_of_the_module():
+def test_amp_supported_dtypes():
     assert torch.openreg.amp.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]

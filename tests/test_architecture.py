@@ -1,4 +1,4 @@
-"""docs/architecture.md: its files exist, its functions are in them, its folders are in the order of the layers."""
+"""docs/architecture.md: its files and functions exist, and its folders are in the order of the layers."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from test_layers import ORDER
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 
-# `file`: `function`, as each step of a path names them.
+# `file`: `function`, the form of each step of a code path.
 STEP = re.compile(r"`(?P<file>(?:[\w.+-]+/)+[\w.+-]+\.(?:cpp|h|py))`:\s+`(?P<name>\w+)`")
 FILE = re.compile(r"`((?:[\w.+-]+/)+[\w.+-]+\.(?:cpp|h|py|md))`")
 FOLDERS = re.compile(r"^## Folders.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -40,7 +40,7 @@ def test_files_and_functions_exist() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_each_path_has_its_steps(section: str) -> None:
+def test_each_code_path_has_enough_steps(section: str) -> None:
     text = PAGE.read_text().partition(f"## {section}\n")[2].partition("\n## ")[0]
     assert len(steps(text)) >= FEWEST_STEPS
 
@@ -49,7 +49,7 @@ def test_folders_are_in_the_order_of_the_layers() -> None:
     assert folders(PAGE.read_text()) == ORDER
 
 
-def test_a_step_that_is_gone_is_noticed() -> None:
+def test_missing_files_and_functions_are_detected() -> None:
     good = "1. `csrc/graph/graph.cpp`: `replay`"
     assert not wrong_steps(good)
     assert wrong_steps(good.replace("replay", "gone")) == ["there is no gone in csrc/graph/graph.cpp"]

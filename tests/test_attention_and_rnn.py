@@ -1,4 +1,4 @@
-"""Operators that PyTorch asks of an accelerator by another name than of the CPU."""
+"""Attention, recurrent layers and convolutions, for which PyTorch calls other operators than on the CPU."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_recurrent_layers(kind, options):
         close(mine, theirs)
 
 
-def test_a_layer_of_an_lstm_is_one_launch():
+def test_lstm_does_not_launch_a_kernel_per_time_step():
     model = nn.LSTM(5, 7, num_layers=2, batch_first=True).openreg()
     data = torch.randn(3, 50, 5, device="openreg")
     model(data)
@@ -45,7 +45,7 @@ def test_a_layer_of_an_lstm_is_one_launch():
     assert torch.openreg.operator_totals().launches - before < 50
 
 
-def test_an_lstm_drops_out_between_its_layers_only():
+def test_lstm_dropout_is_between_layers_only():
     torch.manual_seed(0)
     model = nn.LSTM(5, 7, num_layers=2, dropout=0.5).openreg()
     data = torch.randn(4, 3, 5, device="openreg")
@@ -56,19 +56,19 @@ def test_an_lstm_drops_out_between_its_layers_only():
     assert torch.equal(model(data)[0], model(data)[0])
 
 
-def test_an_lstm_says_what_is_wrong_with_its_input():
+def test_lstm_input_size_error():
     with pytest.raises(RuntimeError, match="Expected 5, got 6"):
         nn.LSTM(5, 7).openreg()(torch.randn(4, 3, 6, device="openreg"))
 
 
-def test_autocast_lowers_the_precision_of_an_lstm():
+def test_autocast_runs_an_lstm_in_bfloat16():
     with torch.autocast("openreg", dtype=torch.bfloat16):
         output, _ = nn.LSTM(5, 7).openreg()(torch.randn(4, 3, 5, device="openreg"))
     assert output.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
-def test_cells_in_double_precision_have_right_gradients(cell):
+def test_gradcheck_of_cells(cell):
     torch.manual_seed(0)
     model = cell(3, 4).double().openreg()
     data = torch.randn(2, 3, dtype=torch.float64, device="openreg", requires_grad=True)
@@ -125,7 +125,7 @@ def test_attention(causal, mask, grouped):
         close(mine, theirs)
 
 
-def test_attention_with_dropout_has_right_gradients():
+def test_gradcheck_of_attention_with_dropout():
     data = torch.randn(1, 2, 3, 4, device="openreg", dtype=torch.float64, requires_grad=True)
 
     def attend(x):
@@ -137,20 +137,20 @@ def test_attention_with_dropout_has_right_gradients():
 
 
 SHAPES = {
-    "one batch of keys for all": ((4, 2, 6, 8), (1, 2, 6, 8), None, {}),
+    "broadcast batch of keys": ((4, 2, 6, 8), (1, 2, 6, 8), None, {}),
     "one query head": ((2, 1, 6, 8), (2, 8, 6, 8), None, {}),
-    "heads that do not divide": ((2, 6, 6, 8), (2, 4, 6, 8), None, {}),
-    "groups that do not divide": ((2, 6, 6, 8), (2, 4, 6, 8), None, {"enable_gqa": True}),
-    "groups without being asked": ((2, 6, 6, 8), (2, 2, 6, 8), None, {}),
+    "heads not divisible": ((2, 6, 6, 8), (2, 4, 6, 8), None, {}),
+    "groups not divisible": ((2, 6, 6, 8), (2, 4, 6, 8), None, {"enable_gqa": True}),
+    "groups without enable_gqa": ((2, 6, 6, 8), (2, 2, 6, 8), None, {}),
     "groups": ((2, 6, 6, 8), (2, 2, 6, 8), None, {"enable_gqa": True}),
-    "a mask of three dimensions": ((2, 3, 6, 8), (2, 3, 6, 8), (3, 6, 6), {}),
-    "a mask for all": ((2, 3, 6, 8), (2, 3, 5, 8), (1, 1, 1, 5), {}),
-    "a mask of another length": ((2, 3, 6, 8), (2, 3, 5, 8), (6, 4), {}),
+    "3-d mask": ((2, 3, 6, 8), (2, 3, 6, 8), (3, 6, 6), {}),
+    "broadcast mask": ((2, 3, 6, 8), (2, 3, 5, 8), (1, 1, 1, 5), {}),
+    "mask of another length": ((2, 3, 6, 8), (2, 3, 5, 8), (6, 4), {}),
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_attention_takes_and_refuses_the_shapes_that_the_cpu_does(name):
+def test_attention_accepts_and_rejects_the_same_shapes_as_the_cpu(name):
     query, key, mask, options = SHAPES[name]
     torch.manual_seed(0)
     tensors = [torch.randn(query), torch.randn(key), torch.randn(key)]
@@ -170,7 +170,7 @@ def test_attention_takes_and_refuses_the_shapes_that_the_cpu_does(name):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_backend_of_attention_can_be_demanded():
+def test_sdpa_kernel_selects_the_backend():
     q = torch.randn(2, 3, 6, 8, device="openreg", requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):
         out = F.scaled_dot_product_attention(q, q, q)
@@ -186,8 +186,8 @@ def test_a_backend_of_attention_can_be_demanded():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_backward_needs_is_made_whoever_runs_the_kernel(seed):
-    """The kernel of an LSTM looks whether gradients are wanted: by the thread that launched it, not by its own."""
+def test_lstm_kernel_uses_the_grad_mode_of_the_launching_thread(seed):
+    """The LSTM kernel saves tensors for backward by the grad mode of the launching thread, not of its own thread."""
     with torch.openreg.schedule("adversarial", seed=seed):
         model, data = nn.LSTM(3, 4).openreg(), torch.randn(2, 1, 3).openreg()
         for _ in range(2):

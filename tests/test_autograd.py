@@ -1,4 +1,4 @@
-"""Autograd: PyTorch's own engine, on threads of its own, over our kernels."""
+"""PyTorch's autograd engine, which runs backward on threads per device, with the device's kernels."""
 
 import threading
 
@@ -15,8 +15,8 @@ openreg = torch.openreg
 # ---- Streams and threads
 
 
-class Watch(torch.autograd.Function):
-    """Doubles, and notes on which stream, device and thread its backward runs."""
+class RecordBackward(torch.autograd.Function):
+    """Doubles its input, and records the stream, device and thread of its backward."""
 
     seen: list[tuple[torch.Stream, int, int]] = []  # noqa: RUF012
 
@@ -26,26 +26,28 @@ class Watch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        Watch.seen.append((openreg.current_stream(), openreg.current_device(), threading.get_ident()))
+        RecordBackward.seen.append(
+            (openreg.current_stream(), openreg.current_device(), threading.get_ident())
+        )
         return grad * 2
 
 
 @pytest.fixture
 def seen():
-    Watch.seen.clear()
-    yield Watch.seen
-    Watch.seen.clear()
+    RecordBackward.seen.clear()
+    yield RecordBackward.seen
+    RecordBackward.seen.clear()
 
 
-def test_a_backward_runs_on_its_forwards_stream(seen):
+def test_backward_runs_on_the_stream_of_its_forward(seen):
     x = torch.ones(4, device="openreg", requires_grad=True)
     first, second = openreg.Stream(), openreg.Stream()
     first.wait_stream(openreg.current_stream())
     with openreg.stream(first):
-        y = Watch.apply(x)
+        y = RecordBackward.apply(x)
     second.wait_stream(first)
     with openreg.stream(second):
-        z = Watch.apply(y)
+        z = RecordBackward.apply(y)
         loss = z.sum()
     openreg.current_stream().wait_stream(second)
     loss.backward()
@@ -53,22 +55,22 @@ def test_a_backward_runs_on_its_forwards_stream(seen):
     assert x.grad.tolist() == [4, 4, 4, 4]
 
 
-def test_a_backward_on_other_streams_is_awaited_by_the_callers_stream(seen):
+def test_callers_stream_waits_for_backward_on_other_streams(seen):
     side = openreg.Stream()
     x = torch.ones(4, device="openreg", requires_grad=True)
     side.wait_stream(openreg.current_stream())
     with openreg.stream(side):
-        loss = Watch.apply(x).sum()
+        loss = RecordBackward.apply(x).sum()
     with openreg.schedule("async"):
         with held(side):
-            # Used without a wait in the program: the engine's end has put one between the streams.
+            # The program does not wait: at its end, the engine makes the caller's stream wait.
             loss.backward()
             twice = x.grad * 2
             assert not openreg.current_stream().query()
         assert twice.tolist() == [4, 4, 4, 4]
 
 
-def test_gradients_that_meet_from_two_streams(seen):
+def test_gradients_from_several_streams_are_accumulated(seen):
     x = torch.ones(1000, device="openreg", requires_grad=True)
     for seed in range(10):
         with openreg.schedule("adversarial", seed):
@@ -78,15 +80,15 @@ def test_gradients_that_meet_from_two_streams(seen):
                 side = openreg.Stream()
                 side.wait_stream(openreg.current_stream())
                 with openreg.stream(side):
-                    parts.append(Watch.apply(x).sum())
+                    parts.append(RecordBackward.apply(x).sum())
                 openreg.current_stream().wait_stream(side)
             sum(parts).backward()
             assert x.grad.sum().item() == 6000, f"seed {seed}"
 
 
-def test_each_device_has_a_thread_of_the_engine(seen):
+def test_each_device_has_an_engine_thread(seen):
     xs = [torch.ones(3, device=f"openreg:{i}", requires_grad=True) for i in (0, 1)]
-    sum(Watch.apply(x).sum().to("openreg:0") for x in xs).backward()
+    sum(RecordBackward.apply(x).sum().to("openreg:0") for x in xs).backward()
     by_device = {device: thread for _, device, thread in seen}
     assert sorted(by_device) == [0, 1]
     assert len({*by_device.values(), threading.get_ident()}) == 3
@@ -94,7 +96,7 @@ def test_each_device_has_a_thread_of_the_engine(seen):
     assert openreg.current_device() == 0
 
 
-def test_a_backward_does_not_wait():
+def test_backward_does_not_synchronize():
     x = torch.randn(8, 8, device="openreg", requires_grad=True)
     (x @ x).tanh().sum().backward()
     x.grad = None
@@ -104,7 +106,7 @@ def test_a_backward_does_not_wait():
     assert x.grad.shape == x.shape
 
 
-def test_backwards_from_several_threads():
+def test_backward_from_several_threads():
     weight = torch.randn(16, 16, device="openreg")
     results = {}
 
@@ -126,7 +128,7 @@ def test_backwards_from_several_threads():
         torch.testing.assert_close(results[i], expected, rtol=1e-4, atol=1e-3)
 
 
-def test_an_error_of_a_backward_is_the_callers():
+def test_errors_in_backward_are_raised_in_the_caller():
     class Fails(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -225,7 +227,7 @@ def test_jacobians_and_hessians():
     assert torch.func.hessian(lambda t: cube(t).sum())(x).tolist() == [[6, 0], [0, 12]]
 
 
-def test_gradients_for_each_sample():
+def test_per_sample_gradients():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     data = torch.randn(5, 3)
@@ -244,7 +246,7 @@ def test_gradients_for_each_sample():
         torch.testing.assert_close(ours[name].cpu(), expected[name])
 
 
-def test_vmap_draws_as_it_is_told():
+def test_vmap_randomness_modes():
     def noise(t):
         return t + torch.randn(4, device="openreg")
 
@@ -259,7 +261,7 @@ def test_vmap_draws_as_it_is_told():
 # ---- Hooks
 
 
-def test_hooks_run_in_their_order():
+def test_hooks_run_in_order():
     order = []
     x = torch.ones(2, device="openreg", requires_grad=True)
     y = x * 3
@@ -273,7 +275,7 @@ def test_hooks_run_in_their_order():
     assert y.grad.tolist() == [1, 1]
 
 
-def test_hooks_of_modules():
+def test_module_hooks():
     seen = {}
     layer = nn.Linear(2, 2, bias=False).openreg()
     layer.register_full_backward_pre_hook(lambda m, out: seen.update(out=out[0].sum().item()))
@@ -286,7 +288,7 @@ def test_hooks_of_modules():
 # ---- Saved tensors
 
 
-def test_saved_tensors_go_to_pinned_memory_and_come_back():
+def test_save_on_cpu_uses_pinned_memory():
     packed = []
 
     class Spy(torch.autograd.graph.save_on_cpu):
@@ -312,7 +314,7 @@ def test_offloading_frees_device_memory(clean_memory):
             x = x.sin()
         return x.sum()
 
-    x = torch.randn(1 << 18, device="openreg", requires_grad=True)  # a megabyte
+    x = torch.randn(1 << 18, device="openreg", requires_grad=True)  # 1 MiB
     used = []
     for hooks in (
         torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
@@ -327,7 +329,7 @@ def test_offloading_frees_device_memory(clean_memory):
     assert used[0] >= 7 << 20 and used[1] < 1 << 20
 
 
-def test_saved_tensors_hooks_see_the_devices_tensors():
+def test_saved_tensors_hooks_receive_device_tensors():
     seen = []
     x = torch.ones(3, device="openreg", requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(
@@ -363,16 +365,16 @@ def test_checkpointing_gives_the_same_gradients(reentrant, autocast):
         x = torch.randn(8, 16, device="openreg", requires_grad=True)
         with torch.autocast("openreg", dtype=torch.bfloat16, enabled=autocast):
             y = checkpoint(block, x, use_reentrant=reentrant) if checkpointed else block(x)
-        torch.randn(5, device="openreg")  # moves the generator on
+        torch.randn(5, device="openreg")  # advances the generator
         state = openreg.get_rng_state()
         y.float().square().sum().backward()
-        assert torch.equal(openreg.get_rng_state(), state), "recomputing leaves the generator as it was"
+        assert torch.equal(openreg.get_rng_state(), state), "recomputation must not change the generator"
         assert block.calls == (2 if checkpointed else 1)
         gradients.append([x.grad, *(p.grad for p in block.parameters())])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
-def test_checkpointing_without_the_random_state_draws_anew():
+def test_checkpointing_without_preserved_rng_state_draws_new_numbers():
     torch.manual_seed(0)
     x = torch.ones(1000, device="openreg", requires_grad=True)
     y = checkpoint(
@@ -399,7 +401,7 @@ def test_checkpointing_saves_memory(clean_memory):
     assert peak(True) * 5 < peak(False)
 
 
-# ---- Anomalies, inference
+# ---- Anomaly mode, inference mode
 
 
 def test_anomaly_mode_names_the_forward_line():
@@ -412,7 +414,7 @@ def test_anomaly_mode_names_the_forward_line():
         (x.sqrt() * 0).sum().backward()
 
 
-def test_in_place_changes_of_saved_tensors_are_noticed():
+def test_in_place_changes_of_saved_tensors_are_detected():
     x = torch.ones(3, device="openreg", requires_grad=True)
     y = x.exp()
     y.add_(1)
@@ -432,11 +434,11 @@ def test_inference_mode():
     assert (weight * x.clone()).requires_grad
 
 
-# ---- Functions of one's own; those in C++ are in csrc/operators/examples/ and tests/test_scenarios.py
+# ---- Custom functions; those in C++ are in csrc/operators/examples/ and tests/test_scenarios.py
 
 
 class Scale(torch.autograd.Function):
-    """Twice differentiable, and known to vmap and to forward mode."""
+    """Supports double backward, vmap and forward mode."""
 
     generate_vmap_rule = True
 
@@ -459,7 +461,7 @@ class Scale(torch.autograd.Function):
         return tangent * ctx.factor
 
 
-def test_functions_of_ones_own():
+def test_custom_functions():
     torch.manual_seed(0)
     x = double(3)
     assert torch.autograd.gradcheck(lambda t: Scale.apply(t, 3.0) ** 2, (x,))
@@ -471,7 +473,7 @@ def test_functions_of_ones_own():
         assert fwd.unpack_dual(dual).tangent.tolist() == [[5, 5, 5]] * 2
 
 
-def test_functions_in_cpp_run_on_the_forwards_stream():
+def test_backward_of_cpp_functions_runs_on_the_stream_of_forward():
     x = torch.tensor([-1.0, 2.0], device="openreg", requires_grad=True)
     side = openreg.Stream()
     side.wait_stream(openreg.current_stream())
@@ -480,5 +482,5 @@ def test_functions_in_cpp_run_on_the_forwards_stream():
     with openreg.schedule("async"):
         with held(side):
             loss.backward()
-            assert not openreg.current_stream().query(), "the gradient comes from the held stream"
+            assert not openreg.current_stream().query(), "the gradient depends on the blocked stream"
         assert x.grad.tolist() == [-1, 1]

@@ -1,6 +1,6 @@
-"""What people rely on, as torch.cuda does it: the list in the design, each line a test.
+"""Behavior of torch.cuda that programs rely on, one test for each.
 
-Sharing through queues of torch.multiprocessing has tests of its own with the processes.
+Sharing through queues of torch.multiprocessing is in tests/test_process.py.
 """
 
 import pytest
@@ -20,12 +20,12 @@ from interpreter import execute
         lambda: torch.openreg.get_device_properties(7),
     ],
 )
-def test_a_bad_device_index_is_an_accelerator_error(use):
+def test_an_invalid_device_index_is_an_accelerator_error(use):
     with pytest.raises(torch.AcceleratorError, match="7"):
         use()
 
 
-def test_manual_seed_governs_the_device():
+def test_manual_seed_seeds_all_devices():
     torch.manual_seed(1)
     first = torch.randn(100, device="openreg"), torch.randn(100, device="openreg:1")
     torch.manual_seed(1)
@@ -34,7 +34,7 @@ def test_manual_seed_governs_the_device():
     assert not torch.equal(first[0], torch.randn(100, device="openreg"))
 
 
-def test_a_generator_of_the_cpu_is_refused():
+def test_cpu_generators_are_rejected():
     with pytest.raises(RuntimeError, match="generator"):
         torch.randn(3, device="openreg", generator=torch.Generator())
 
@@ -43,13 +43,12 @@ def test_the_state_of_a_generator_is_a_seed_and_an_offset():
     generator = torch.Generator("openreg").manual_seed(7)
     state = generator.get_state()
     assert state.dtype == torch.uint8 and state.numel() == 16 and state.device.type == "cpu"
-    words = state.view(torch.int64)
-    assert words.tolist() == [7, 0]
+    assert state.view(torch.int64).tolist() == [7, 0]
     torch.randn(100, device="openreg", generator=generator)
     assert generator.get_state().view(torch.int64)[1] > 0
 
 
-def test_launch_order_alone_decides_the_numbers():
+def test_random_numbers_depend_on_launch_order_only():
     def numbers(streams: list[torch.Stream]) -> list[float]:
         torch.openreg.manual_seed(3)
         made = []
@@ -75,7 +74,7 @@ def test_a_thousand_floats_take_4096_bytes_and_stay_reserved_until_the_cache_is_
     assert torch.openreg.memory_reserved() == reserved
 
 
-def test_work_goes_on_after_running_out_of_memory():
+def test_device_is_usable_after_out_of_memory():
     a = torch.ones(1000, device="openreg")
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 50, dtype=torch.uint8, device="openreg")
@@ -83,7 +82,7 @@ def test_work_goes_on_after_running_out_of_memory():
     assert torch.empty(1 << 30, dtype=torch.uint8, device="openreg").numel() == 1 << 30
 
 
-def test_a_stream_with_work_is_not_done():
+def test_a_stream_with_pending_work_is_not_complete():
     stream = torch.openreg.Stream()
     assert stream.query()
     with held(stream):
@@ -91,11 +90,11 @@ def test_a_stream_with_work_is_not_done():
     assert stream.query()
 
 
-def test_an_event_that_was_never_recorded_is_done():
+def test_an_unrecorded_event_is_complete():
     assert torch.openreg.Event().query() and torch.Event("openreg").query()
 
 
-def test_a_child_made_by_fork_after_the_first_use_is_refused():
+def test_a_forked_child_cannot_use_an_initialized_device():
     program = """
         import os, torch
         torch.ones(2, device="openreg")
@@ -113,7 +112,7 @@ def test_a_child_made_by_fork_after_the_first_use_is_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_what_autocast_keeps_and_what_it_lowers(dtype):
+def test_autocast_dtypes(dtype):
     a = torch.randn(4, 4, device="openreg")
     image = torch.randn(1, 2, 5, 5, device="openreg")
     with torch.autocast("openreg", dtype):
@@ -124,7 +123,7 @@ def test_what_autocast_keeps_and_what_it_lowers(dtype):
         assert F.conv2d(image, torch.randn(3, 2, 3, 3, device="openreg")).dtype == dtype
 
 
-def test_a_forked_child_is_refused_where_autograd_asks_first():
+def test_a_forked_child_cannot_run_operators_with_autograd():
     program = """
         import os, torch
         a = torch.ones(3, device="openreg", requires_grad=True)

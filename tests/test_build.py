@@ -1,4 +1,4 @@
-"""What configuring refuses. A small project includes the same file as ours, so that a test takes a second."""
+"""Configuration errors of CMake. A small project includes the same file as ours, so that a test takes a second."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ include({ROOT}/cmake/shared_libstdcxx.cmake)
 """
 CMAKE = shutil.which("cmake", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
-pytestmark = pytest.mark.skipif(CMAKE is None, reason="there is no cmake")
+pytestmark = pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")
 
 
 def configure(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
@@ -32,7 +32,7 @@ def configure(folder: Path, *arguments: str, **variables: str) -> tuple[int, str
 
 
 def wrapper(folder: Path) -> str:
-    """A compiler that links statically without being told."""
+    """A compiler that always links libstdc++ statically."""
     path = folder / "wrapped-c++"
     path.write_text('#!/bin/sh\nexec c++ "$@" -static-libstdc++\n')
     path.chmod(0o755)
@@ -42,26 +42,26 @@ def wrapper(folder: Path) -> str:
 STATIC = {
     "LDFLAGS": lambda folder: {"LDFLAGS": "-static-libstdc++"},
     "CXXFLAGS": lambda folder: {"CXXFLAGS": "-O2 -static-libstdc++"},
-    "a compiler that does so": lambda folder: {"CXX": wrapper(folder)},
+    "compiler": lambda folder: {"CXX": wrapper(folder)},
 }
 
 
 @pytest.mark.parametrize("how", STATIC)
-def test_a_static_libstdcxx_is_refused(how: str, tmp_path: Path) -> None:
+def test_a_static_libstdcxx_is_rejected(how: str, tmp_path: Path) -> None:
     variables = STATIC[how](tmp_path)
-    code, said = configure(tmp_path, **variables)
+    code, output = configure(tmp_path, **variables)
     assert code != 0
-    for words in ("does not link shared libraries with the shared libstdc++", "CXX=/usr/bin/g++"):
-        assert words in said, said
-    assert variables.get("CXX", "-static-libstdc++") in said
+    for text in ("does not link shared libraries with the shared libstdc++", "CXX=/usr/bin/g++"):
+        assert text in output, output
+    assert variables.get("CXX", "-static-libstdc++") in output
 
 
-def test_the_shared_one_is_taken_and_a_change_is_noticed(tmp_path: Path) -> None:
-    code, said = configure(tmp_path, LDFLAGS="-Wl,--as-needed")
-    assert code == 0, said
-    code, said = configure(tmp_path, "-DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++")
-    assert code != 0 and "shared libstdc++" in said
+def test_shared_libstdcxx_is_accepted_and_changed_flags_are_checked(tmp_path: Path) -> None:
+    code, output = configure(tmp_path, LDFLAGS="-Wl,--as-needed")
+    assert code == 0, output
+    code, output = configure(tmp_path, "-DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++")
+    assert code != 0 and "shared libstdc++" in output
 
 
-def test_our_project_asks() -> None:
+def test_project_includes_the_libstdcxx_check() -> None:
     assert "include(cmake/shared_libstdcxx.cmake)" in (ROOT / "CMakeLists.txt").read_text()

@@ -1,4 +1,4 @@
-"""Copy-on-write storages (``torch._lazy_clone``): the copy is on the device, and in the order, of what is copied."""
+"""Copy-on-write storages (``torch._lazy_clone``): copies are on the source's device and in stream order."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ WRITES = {
     "out": lambda tensor: torch.mul(tensor, 1, out=tensor),
     "copy": lambda tensor: tensor.copy_(tensor.cpu()),
     "peer copy": lambda tensor: tensor.copy_(tensor.to("openreg:0")),
-    "kernel that waits": lambda tensor: tensor.masked_fill_(tensor > 100, 0),
+    "masked_fill": lambda tensor: tensor.masked_fill_(tensor > 100, 0),
     "dlpack": lambda tensor: torch.utils.dlpack.to_dlpack(tensor),
 }
 
@@ -26,7 +26,7 @@ WRITES = {
 @pytest.mark.parametrize("current", [0, 1])
 @pytest.mark.parametrize("which", ["source", "clone"])
 @pytest.mark.parametrize("write", WRITES)
-def test_memory_is_of_the_storages_device_whichever_is_current(write, which, current):
+def test_copy_is_allocated_on_the_device_of_the_storage(write, which, current):
     source = torch.arange(4.0, device="openreg:1")
     clone = torch._lazy_clone(source)
     used, other = torch.openreg.memory_allocated(1), torch.openreg.memory_allocated(0)
@@ -43,7 +43,7 @@ def test_memory_is_of_the_storages_device_whichever_is_current(write, which, cur
     assert source.data_ptr() != clone.data_ptr()
 
 
-def test_an_untyped_storage_too():
+def test_untyped_storage():
     storage = torch.UntypedStorage(16, device="openreg:1")
     a = torch.empty(0, device="openreg:1").set_(storage).fill_(1)
     b = torch._lazy_clone(a)
@@ -53,8 +53,8 @@ def test_an_untyped_storage_too():
 
 
 @pytest.mark.parametrize("current", [0, 1])
-def test_what_is_pending_on_either_side_comes_first(current):
-    """The copy is behind the writes to the source, and before later ones."""
+def test_copy_is_ordered_with_pending_work(current):
+    """The copy runs after earlier writes to the source, and before later ones."""
     stream = torch.openreg.current_stream(1)
     source = torch.zeros(1000, device="openreg:1")
     torch.openreg.synchronize(1)
@@ -63,7 +63,7 @@ def test_what_is_pending_on_either_side_comes_first(current):
         clone = torch._lazy_clone(source)
         read_source, read_clone = source * 1, clone * 1
         with torch.openreg.device(current):
-            clone.data_ptr()  # now it has memory of its own
+            clone.data_ptr()  # materializes the clone
         source.fill_(2)
         clone.add_(10)
         read_again = source * 1
@@ -73,8 +73,8 @@ def test_what_is_pending_on_either_side_comes_first(current):
 
 
 @pytest.mark.parametrize("current", [0, 1])
-def test_a_copy_on_another_stream_keeps_the_memory_that_it_reads(current):
-    """The source is freed while the copy is pending; its memory is not given to anybody yet."""
+def test_memory_read_by_a_copy_on_another_stream_is_not_reused(current):
+    """The source is freed while the copy is pending; its memory is not reused before the copy is done."""
     side = torch.openreg.Stream(1)
     source = torch.full((1000,), 3.0, device="openreg:1")
     address = source.data_ptr()
@@ -93,7 +93,7 @@ def test_a_copy_on_another_stream_keeps_the_memory_that_it_reads(current):
     assert clone.sum().item() == 3000
 
 
-def test_a_use_that_is_recorded_before_the_copy_counts():
+def test_record_stream_before_the_copy():
     side = torch.openreg.Stream()
     source = torch.full((1000,), 3.0, device="openreg")
     torch.openreg.synchronize()
@@ -108,7 +108,7 @@ def test_a_use_that_is_recorded_before_the_copy_counts():
     assert read.sum().item() == 3000 and other.sum().item() == 0
 
 
-def test_the_last_one_takes_the_memory_over():
+def test_the_last_owner_keeps_the_memory_without_a_copy():
     source = torch.arange(4.0, device="openreg:1")
     address = source.data_ptr()
     clone = torch._lazy_clone(source)

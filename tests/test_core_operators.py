@@ -1,10 +1,10 @@
-"""docs/core_operators.md says what tools/core_operators.py finds."""
+"""docs/core_operators.md is the output of tools/core_operators.py."""
 
 import core_operators
 import pytest
 
 
-def test_the_table_of_core_operators_is_true():
+def test_core_operators_page_is_up_to_date():
     if core_operators.PAGE.made_with_another_torch():
-        pytest.skip("the table was made with another torch, which decomposes otherwise")
+        pytest.skip("the page was generated with another version of torch, whose decompositions differ")
     assert not core_operators.PAGE.is_old()

@@ -1,4 +1,4 @@
-"""``torch.use_deterministic_algorithms``: fresh memory is filled as on CUDA, and operators that cannot comply say so."""
+"""``torch.use_deterministic_algorithms``: new memory is filled as on CUDA, and nondeterministic operators raise."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def deterministic():
 def is_filled(tensor: torch.Tensor) -> bool:
     host = tensor.cpu()
     if host.dtype.is_complex:
-        # As on CUDA: NaN as a complex number has no imaginary part.
+        # As on CUDA: only the real part of the fill value is NaN.
         host = torch.view_as_real(host.to(torch.complex64))[..., 0]
     if host.dtype.is_floating_point:
         return host.to(torch.float32).isnan().all().item()
@@ -54,7 +54,7 @@ def is_filled(tensor: torch.Tensor) -> bool:
 
 
 def dirty(size: int = 4096) -> None:
-    """Leaves bytes in a block that the next allocation of the size takes."""
+    """Leaves nonzero bytes in a block that the next allocation of this size reuses."""
     torch.full((size,), 7, dtype=torch.uint8, device="openreg")
 
 
@@ -74,7 +74,7 @@ MAKERS = {
     ),
     "empty, out": lambda like: torch.empty((3, 4), out=torch.zeros(3, 4, device=like.device)),
     "empty, no elements": lambda like: torch.empty(0, 3, device=like.device),
-    "empty, a number": lambda like: torch.empty((), device=like.device),
+    "empty, 0-dim": lambda like: torch.empty((), device=like.device),
     "empty_like": torch.empty_like,
     "empty_strided": lambda like: torch.empty_strided((3, 4), (1, 3), device=like.device),
     "empty_permuted": lambda like: torch.empty_permuted((2, 3, 4), (2, 0, 1), device=like.device),
@@ -88,8 +88,8 @@ MAKERS = {
 @pytest.mark.usefixtures("each_schedule")
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("maker", MAKERS)
-def test_everything_that_leaves_memory_uninitialized_is_filled(maker, index):
-    """As on the CPU, element by element, on the current device and on another."""
+def test_all_uninitialized_memory_is_filled(maker, index):
+    """Equal to the CPU, element by element, on the current device and on another."""
     like = torch.zeros(3, 4, device=f"openreg:{index}")
     dirty()
     made, expected = MAKERS[maker](like), MAKERS[maker](like.cpu())
@@ -99,13 +99,13 @@ def test_everything_that_leaves_memory_uninitialized_is_filled(maker, index):
 
 
 @pytest.mark.usefixtures("each_schedule")
-def test_a_tensor_that_grows_keeps_what_it_had():
+def test_resize_keeps_existing_elements():
     a = torch.arange(4.0, device="openreg").resize_(8)
     assert a[:4].tolist() == [0, 1, 2, 3] and a[4:].isnan().all()
 
 
 @pytest.mark.parametrize("setting", ["deterministic", "fill"])
-def test_neither_setting_alone_fills(setting):
+def test_memory_is_filled_only_with_both_settings(setting):
     torch.use_deterministic_algorithms(setting == "deterministic")
     torch.utils.deterministic.fill_uninitialized_memory = setting == "fill"
     torch.openreg.reset_operator_stats()
@@ -114,7 +114,7 @@ def test_neither_setting_alone_fills(setting):
     assert not any("fill" in name for name in torch.openreg.operator_stats())
 
 
-def test_filling_does_not_wait():
+def test_filling_does_not_synchronize():
     a = torch.ones(1000, device="openreg")
     stream = torch.openreg.current_stream()
     torch.openreg.synchronize()
@@ -166,8 +166,8 @@ def unpool(elements: int) -> None:
 @pytest.mark.usefixtures("each_schedule")
 @pytest.mark.parametrize("elements", [16, 1 << 18])
 @pytest.mark.parametrize("operator", [put, unpool])
-def test_an_operator_alerts_at_its_call(operator, elements):
-    """Also one that was called, and launched, before the setting."""
+def test_nondeterministic_operators_raise_at_the_call(operator, elements):
+    """Also for an operator that was launched before the setting changed."""
     torch.use_deterministic_algorithms(False)
     operator(elements)
     torch.openreg.synchronize()
@@ -185,7 +185,7 @@ def test_an_operator_alerts_at_its_call(operator, elements):
 
 
 @pytest.mark.usefixtures("each_schedule")
-def test_operators_that_the_setting_changes_repeat_themselves():
+def test_deterministic_operators_are_reproducible():
     torch.manual_seed(0)
     index = torch.randint(0, 50, (20_000,), device="openreg")
     values = torch.randn(20_000, device="openreg")
@@ -193,5 +193,5 @@ def test_operators_that_the_setting_changes_repeat_themselves():
     for _ in range(3):
         torch.use_deterministic_algorithms(True)
         sums.append(torch.zeros(50, device="openreg").index_put_((index,), values, accumulate=True))
-        torch.use_deterministic_algorithms(False)  # the launches may run only now
+        torch.use_deterministic_algorithms(False)  # the kernels may run after this
     assert torch.equal(sums[0], sums[1]) and torch.equal(sums[0], sums[2])

@@ -1,4 +1,4 @@
-"""Devices: counting, choosing, describing, and errors in words."""
+"""Devices: count, current device, properties, and errors."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 
-def test_a_bare_import_of_torch_gives_the_device():
+def test_repr_shows_the_device():
     assert repr(torch.tensor(1, device="openreg")) == "tensor(1, device='openreg:0')"
 
 
@@ -18,7 +18,7 @@ def test_count_and_availability():
     assert torch.accelerator.current_accelerator() == torch.device("openreg")
 
 
-def test_set_device_takes_every_way_to_name_one():
+def test_set_device_accepts_an_index_a_string_or_a_device():
     for name in (1, "openreg:1", torch.device("openreg", 1)):
         torch.openreg.set_device(name)
         assert torch.openreg.current_device() == 1
@@ -28,7 +28,7 @@ def test_set_device_takes_every_way_to_name_one():
     assert torch.openreg.current_device() == 0
 
 
-def test_device_contexts_restore_also_after_an_exception():
+def test_device_contexts_restore_the_device_after_an_exception():
     with pytest.raises(KeyError), torch.openreg.device(1):
         assert torch.openreg.current_device() == 1
         with torch.openreg.device("openreg:0"):
@@ -47,7 +47,7 @@ def test_device_contexts_restore_also_after_an_exception():
     assert torch.accelerator.current_device_index() == 0
 
 
-def test_the_current_device_is_a_threads_own():
+def test_the_current_device_is_thread_local():
     seen = []
     torch.openreg.set_device(1)
     thread = threading.Thread(target=lambda: seen.append(torch.openreg.current_device()))
@@ -71,18 +71,18 @@ def test_the_current_device_is_a_threads_own():
         lambda: torch.ones(1).to("openreg:7"),
     ],
 )
-def test_a_bad_index_is_an_error_in_words(use):
+def test_the_error_for_an_invalid_index_has_the_index_and_the_count(use):
     with pytest.raises(torch.AcceleratorError, match=r"index 7 .* 2 devices"):
         use()
     assert torch.ones(2, device="openreg").sum().item() == 2
 
 
-def test_another_devices_name_is_refused():
+def test_set_device_rejects_other_device_types():
     with pytest.raises(ValueError, match="Expected a openreg device, but got: cpu"):
         torch.openreg.set_device("cpu")
 
 
-def test_a_device_context_names_its_device():
+def test_a_device_context_is_accepted_as_a_device():
     torch.openreg.synchronize(torch.openreg.device(1))
     assert torch.openreg.current_stream(torch.openreg.device(1)).device_index == 1
 
@@ -104,7 +104,7 @@ def test_versions_and_peers():
     assert torch.openreg.is_bf16_supported() and not torch.openreg.is_tf32_supported()
 
 
-def test_names_that_torch_has_retired_still_work():
+def test_deprecated_functions_of_torch_accelerator():
     with pytest.warns(FutureWarning):
         torch.accelerator.set_device_idx(1)
     with pytest.warns(FutureWarning):
@@ -124,7 +124,7 @@ def test_initialization():
     assert not torch.openreg._is_in_bad_fork()
 
 
-def test_methods_and_properties_with_the_devices_name():
+def test_methods_and_properties_named_after_the_device():
     tensor = torch.ones(3).openreg()
     assert tensor.is_openreg and not torch.ones(1).is_openreg
     assert torch.ones(3).openreg(1).device.index == 1
@@ -152,8 +152,8 @@ def test_tensor_types():
         assert kind(2).dtype == dtype and isinstance(kind(2), kind)
 
 
-def test_the_name_is_written_once():
-    """The device's name as a string appears in none of the sources of the integration or the runtime."""
+def test_the_device_name_is_not_hard_coded():
+    """The sources of the integration and the runtime do not contain the device name as a string literal."""
     import pathlib
 
     root = pathlib.Path(__file__).parent.parent
@@ -177,8 +177,8 @@ def test_the_name_is_written_once():
         lambda index: torch.openreg.use_mem_pool(torch.openreg.MemPool(), index).__enter__(),
     ],
 )
-def test_an_index_is_not_cut_to_fit(use, index):
-    """torch keeps an index in a byte: 256 must not be device 0."""
+def test_a_large_index_is_not_truncated(use, index):
+    """torch stores an index in one byte: 256 must not become device 0."""
     torch.openreg.init()
     with pytest.raises(torch.AcceleratorError, match=f"device index {index} is out of range"):
         use(index)

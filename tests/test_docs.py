@@ -1,10 +1,10 @@
-"""The documents: what they quote is in the tree, what they tell a reader to type runs, what they name exists.
+"""The documentation: quoted code is in the tree, programs run, and names exist.
 
-In a page, a fenced block whose info string ends with a path quotes that file: its lines stand there, together
-and in that order; only the common indentation may be missing. A block with the info string ``python run`` is
-typed by the reader: all of a page's run one after the other in one interpreter. Other blocks are for the eye.
+In a page, a fenced block whose info string ends with a path quotes that file: the file contains its lines,
+contiguous and in that order; only the common indentation may be missing. A block with the info string
+``python run`` is a program: all programs of a page run in sequence in one interpreter. Other blocks are not checked.
 
-An identifier in backticks is a name of ours or of torch, and a file name is that of a file.
+An identifier in backticks must exist in our sources or in torch, and a file name must be that of a file.
 """
 
 import functools
@@ -30,7 +30,7 @@ EXPLANATIONS = [
     *FOLDERS,
 ]
 
-# Where a path in a page may begin: here, with our C headers, or with torch's.
+# Paths in a page are relative to the repository, to our C headers, or to torch's headers.
 TORCH = Path(importlib.util.find_spec("torch").origin).parent
 PLACES = [ROOT, ROOT / "include", TORCH / "include"]
 
@@ -44,23 +44,23 @@ FILE_NAME = re.compile(r"`([\w+-]+\.(?:cpp|h|py))`")
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # `a_name`, `Class::name`, `module.name`, `name()`, `name(arguments)`; the last part is the name.
 IDENTIFIER = re.compile(r"(?:\w+(?:::|\.))*(\w+)(?:\([^()]*\))?")
-# Words that are written like code only: snake_case, camelCase, PascalCase. A plain word may be anything.
+# Only words that look like code are checked: snake_case, camelCase, PascalCase.
 LIKE_CODE = re.compile(
     r"_*[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+_*|_+[a-z]\w*|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z]\w*)+"
 )
 OURS = [ROOT / folder for folder in ("csrc", "runtime", "include", "python", "tools", "tests", "examples")]
 NAMED_IN_OURS = {"csrc", "runtime", "include", "python"}
-# Large, and never named: generated headers, and packages that no page is about.
+# Large, and not named in any page: generated headers, and some packages.
 NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 
 # Names that neither our sources nor the installed torch contain.
 ELSEWHERE = {
-    "OPENREG_AUTOLOAD": "made of the device's name in python/torch_openreg/_loader.py",
+    "OPENREG_AUTOLOAD": "built from the device name in python/torch_openreg/_loader.py",
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
     "THPEvent_pynew": "PyTorch's Event.cpp, which is not installed",
     "THPStorage_isShared": "PyTorch's StorageSharing.cpp, which is not installed",
-    "openreg_unfinished": "made of the device's name in csrc/profiler/activity_profiler.cpp",
+    "openreg_unfinished": "built from the device name in csrc/profiler/activity_profiler.cpp",
 }
 
 
@@ -87,7 +87,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def contains(source: str, quote: str) -> bool:
-    """Whether the lines of the quote stand in the source, whatever the indentation of the whole."""
+    """Whether the source contains the lines of the quote, apart from common indentation."""
     wanted = [line.rstrip() for line in textwrap.dedent(quote).strip("\n").splitlines()]
     lines = [line.rstrip() for line in source.splitlines()]
     return bool(wanted) and any(
@@ -101,7 +101,7 @@ def wrong_blocks(text: str) -> list[str]:
     wrong = []
     for block in blocks(text):
         if len(block.info) > 2:
-            wrong.append(f"line {block.line}: what does '{' '.join(block.info)}' mean?")
+            wrong.append(f"line {block.line}: invalid info string '{' '.join(block.info)}'")
         elif block.quoted is None:
             continue
         elif not (ROOT / block.quoted).is_file():
@@ -112,7 +112,7 @@ def wrong_blocks(text: str) -> list[str]:
 
 
 def program(text: str) -> str:
-    """All that a reader types, each line where it stands in the page, so that a traceback names that line."""
+    """All programs of the page, each line at its line number in the page, so that tracebacks name that line."""
     lines: list[str] = []
     for block in blocks(text):
         if block.runs:
@@ -121,7 +121,7 @@ def program(text: str) -> str:
 
 
 def exists(path: str) -> bool:
-    """Ours, or one that the build writes from a template, or torch's."""
+    """In the repository, written by the build from a template, or in torch."""
     if path.startswith("torch/") and (TORCH.parent / path).exists():
         return True
     return any((place / path).exists() or (place / f"{path}.in").exists() for place in PLACES)
@@ -167,7 +167,7 @@ def file_names() -> set[str]:
 
 
 def identifiers(text: str) -> set[str]:
-    # By paragraph: a backtick without its second one must not turn the rest of the page inside out.
+    # By paragraph: an unmatched backtick must not swap code and text in the rest of the page.
     spans = [span for paragraph in FENCE.sub("", text).split("\n\n") for span in CODE.findall(paragraph)]
     names = [match[1] for span in spans if (match := IDENTIFIER.fullmatch(span))]
     return {name for name in names if LIKE_CODE.fullmatch(name)}
@@ -189,14 +189,14 @@ def test_quoted_code_is_in_the_tree(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if program(page.read_text())], ids=name)
-def test_what_a_reader_types_runs(page: Path, tmp_path: Path) -> None:
+def test_programs_run(page: Path, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}_page.py"
     script.write_text(program(page.read_text()))
     python(str(script), cwd=tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_and_paths_lead_somewhere(page: Path) -> None:
+def test_links_and_paths_exist(page: Path) -> None:
     assert not missing(page.read_text(), page.parent)
 
 
@@ -210,7 +210,7 @@ def test_the_index_lists_every_page() -> None:
     assert [page.name for page in GUIDE if page.name not in {"README.md", *listed}] == []
 
 
-# ---- The checks notice what they are for
+# ---- The checks detect errors
 
 
 QUOTE = """
@@ -228,11 +228,11 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 """
 
 
-def test_a_quote_that_has_changed_is_noticed() -> None:
+def test_changed_quotes_are_detected() -> None:
     assert not wrong_blocks(QUOTE)
     assert "not in csrc/guard/guard.cpp" in wrong_blocks(QUOTE.replace("Guard)", "Wrong)"))[0]
     assert "does not exist" in wrong_blocks(QUOTE.replace("guard.cpp", "gone.cpp"))[0]
-    assert "what does" in wrong_blocks(QUOTE.replace("cpp csrc", "cpp run csrc"))[0]
+    assert "invalid info string" in wrong_blocks(QUOTE.replace("cpp csrc", "cpp run csrc"))[0]
 
 
 def test_quotes_are_contiguous_and_keep_their_inner_indentation() -> None:
@@ -245,21 +245,21 @@ def test_quotes_are_contiguous_and_keep_their_inner_indentation() -> None:
     assert not contains(source, "f (b) {\n")
 
 
-def test_a_block_that_raises_is_noticed(tmp_path: Path) -> None:
+def test_programs_that_raise_are_detected(tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text(program(QUOTE))
     with pytest.raises(AssertionError, match=r"line 11.*\n.*raise KeyError"):
         python(str(script), cwd=tmp_path)
 
 
-def test_dead_links_and_paths_are_noticed(tmp_path: Path) -> None:
+def test_dead_links_and_paths_are_detected(tmp_path: Path) -> None:
     paths = "`csrc/gone.cpp` `c10/core/Gone.h` `c10/core/Stream.h` `csrc/guard/guard.cpp`"
     text = f"[a](gone.md) [b](https://x.org/gone.md) [c](#here) {paths}"
     assert missing(text, tmp_path) == ["gone.md", "csrc/gone.cpp", "c10/core/Gone.h"]
     assert missing("```\n[a](gone.md)\n```", tmp_path) == []
 
 
-def test_names_that_do_not_exist_are_noticed() -> None:
+def test_names_that_do_not_exist_are_detected() -> None:
     good = "`launch_kernel` `LaunchKey` `Graph::replay` `orLaunchKernel()` `c10::DeviceGuard` `torch.Tensor.index_put_`"
     assert unknown_names(good) == []
     bad = "`launch_colonel` `LaunchQuay` `Graph::rewind_it` `orLunchKernel(a, b)` `torch.openreg.made_up()` `gone_by.h`"

@@ -1,4 +1,4 @@
-"""`python -m torch_openreg doctor`: what it finds, in an interpreter of its own. See docs/guide/autoload.md."""
+"""`python -m torch_openreg doctor`, in a separate interpreter. See docs/guide/autoload.md."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from torch_openreg import _elf, _loader
 
 def test_doctor_of_a_healthy_installation() -> None:
     text = doctor(0, OPENREG_NOTE="1", PYTORCH_ALLOC_CONF="", TORCH_DEVICE_BACKEND_AUTOLOAD="true")
-    for words in (
+    for expected in (
         "libopenreg.so: loads",
         "libtorch_openreg.so: loads",
         "PrivateUse1",
@@ -25,31 +25,31 @@ def test_doctor_of_a_healthy_installation() -> None:
         "a kernel ran: [1, 1] + 1 = [2.0, 2.0]",
         "Healthy",
     ):
-        assert words in text, text
+        assert expected in text, text
     report = json.loads(doctor(0, "--json"))
     assert report["healthy"] and all(finding["ok"] for finding in report["findings"])
 
 
 @pytest.mark.parametrize("state", BROKEN)
 def test_doctor_of_a_broken_installation(state: str, tmp_path: Path) -> None:
-    break_it, words = BROKEN[state]
+    break_it, expected = BROKEN[state]
     break_it(copy_of_installed(tmp_path))
     text = doctor(1, path=[tmp_path])
     findings, _, remedies = text.partition("What to do:")
     assert remedies.strip()
-    words = ["2.4.1"] if state == "other torch" else words
-    assert all(word in findings for word in words), text
+    expected = ["2.4.1"] if state == "other torch" else expected
+    assert all(word in findings for word in expected), text
     assert findings.count("held by 'openreg'") == 0
 
 
-def test_doctor_survives_what_kills_a_process(tmp_path: Path) -> None:
+def test_doctor_reports_a_crash_during_import(tmp_path: Path) -> None:
     package = copy_of_installed(tmp_path)
     (package / "openreg/__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     assert "died of SIGSEGV while importing torch" in doctor(1, path=[tmp_path])
 
 
 def test_without_torch(tmp_path: Path) -> None:
-    """The package can be imported, says why it is of no use, and its doctor works."""
+    """The package can be imported and warns that the device is unavailable; the doctor works."""
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')")
     done = python(
         "-c", "import torch_openreg; print(torch_openreg._autoload().device_count())", path=[tmp_path]
@@ -61,7 +61,7 @@ def test_without_torch(tmp_path: Path) -> None:
 
 
 def test_doctor_of_a_copied_folder(tmp_path: Path) -> None:
-    """Without the metadata that pip writes the package works when imported, and torch does not find it."""
+    """Without the metadata that pip writes, the package works when imported, but torch does not find it."""
     copied = copy_of_installed(tmp_path)
     (empty,) = tmp_path.glob("torch_openreg-*")
     (empty / "entry_points.txt").unlink()
@@ -70,7 +70,7 @@ def test_doctor_of_a_copied_folder(tmp_path: Path) -> None:
 
 
 def link(target: Path, *flags: str) -> Path:
-    """A small library in C++."""
+    """Builds a small C++ library."""
     source = target.parent / "text.cpp"
     source.write_text("#include <sstream>\nvoid text(std::ostringstream& s) { s << 1.5; }\n")
     target.unlink(missing_ok=True)
@@ -78,24 +78,24 @@ def link(target: Path, *flags: str) -> Path:
     return target
 
 
-def test_doctor_recognizes_a_libstdcxx_that_was_linked_statically(tmp_path: Path) -> None:
-    """Such a library loads and works, until it words an error."""
+def test_doctor_detects_a_statically_linked_libstdcxx(tmp_path: Path) -> None:
+    """Such a library loads and works, until it formats an error message."""
     link(copy_of_installed(tmp_path) / "lib/libopenreg.so", "-static-libstdc++")
     findings, _, remedies = doctor(1, path=[tmp_path]).partition("What to do:")
-    said = [line for line in findings.splitlines() if "not linked with the shared libstdc++" in line]
-    assert len(said) == 1 and "libopenreg.so" in said[0] and "CXX=/usr/bin/g++" in remedies
+    found = [line for line in findings.splitlines() if "not linked with the shared libstdc++" in line]
+    assert len(found) == 1 and "libopenreg.so" in found[0] and "CXX=/usr/bin/g++" in remedies
 
 
-def test_what_a_library_is_linked_with(tmp_path: Path) -> None:
+def test_needed_libraries_agree_with_readelf(tmp_path: Path) -> None:
     for path in [*_loader.libraries(), str(link(tmp_path / "shared.so"))]:
-        said = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
-        assert _elf.needed(path) == re.findall(r"NEEDED.*\[(.*)\]", said)
+        found = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+        assert _elf.needed(path) == re.findall(r"NEEDED.*\[(.*)\]", found)
         assert any(name.startswith("libstdc++.so") for name in _elf.needed(path)), path
     static = link(tmp_path / "static.so", "-static-libstdc++")
     assert not any(name.startswith("libstdc++") for name in _elf.needed(str(static)))
 
 
-def test_a_damaged_library_is_not_understood(tmp_path: Path) -> None:
+def test_a_truncated_library_is_rejected(tmp_path: Path) -> None:
     whole = Path(_loader.libraries()[0]).read_bytes()
     for length in (0, 3, 63, 64, 200, 1000, 5000, len(whole) // 2):
         (tmp_path / "cut.so").write_bytes(whole[:length])

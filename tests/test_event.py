@@ -1,11 +1,11 @@
-"""Events as torch.Event and torch.openreg.Event know them."""
+"""Events: torch.Event and torch.openreg.Event."""
 
 import pytest
 import torch
 from blocked_stream import held
 
 
-def test_an_event_that_was_never_recorded_is_done():
+def test_an_unrecorded_event_is_complete():
     event = torch.openreg.Event()
     assert event.query()
     event.synchronize()
@@ -21,7 +21,7 @@ def test_record_wait_query():
     assert event.query()
 
 
-def test_an_event_behind_pending_work_is_not_done():
+def test_an_event_after_pending_work_is_not_complete():
     stream, event = torch.openreg.Stream(), torch.openreg.Event()
     with held(stream):
         event.record(stream)
@@ -53,7 +53,7 @@ def test_elapsed_time():
     assert start.elapsed_time(end) > 0
 
 
-def test_elapsed_time_needs_timing_and_records():
+def test_elapsed_time_requires_timing_and_recorded_events():
     start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event()
     with pytest.raises(ValueError, match="must be recorded"):
         start.elapsed_time(end)
@@ -66,7 +66,7 @@ def test_elapsed_time_needs_timing_and_records():
         end.elapsed_time(start)
 
 
-def test_elapsed_time_of_unfinished_work_is_refused():
+def test_elapsed_time_of_pending_work_is_rejected():
     stream = torch.openreg.Stream()
     start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
     start.record(stream)
@@ -78,7 +78,7 @@ def test_elapsed_time_of_unfinished_work_is_refused():
     assert start.elapsed_time(end) >= 0
 
 
-def test_an_event_recorded_again_measures_to_its_latest_record():
+def test_elapsed_time_uses_the_latest_record():
     stream = torch.openreg.Stream()
     start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
     start.record(stream)
@@ -90,8 +90,8 @@ def test_an_event_recorded_again_measures_to_its_latest_record():
     assert start.elapsed_time(end) > first
 
 
-def test_a_wait_is_for_the_record_that_was_there():
-    """Recording the event again does not move what waits for it already."""
+def test_a_wait_uses_the_latest_record_at_the_call():
+    """Recording the event again does not affect streams that already wait for it."""
     event, waiting = torch.openreg.Event(), torch.openreg.Stream()
     quick, slow = torch.openreg.Stream(), torch.openreg.Stream()
     event.record(quick)
@@ -102,7 +102,7 @@ def test_a_wait_is_for_the_record_that_was_there():
         assert waiting.query() and not event.query()
 
 
-def test_an_event_may_go_while_a_stream_waits_for_it():
+def test_an_event_can_be_destroyed_while_a_stream_waits_for_it():
     producer, consumer = torch.openreg.Stream(), torch.openreg.Stream()
     with held(producer):
         event = producer.record_event()
@@ -112,7 +112,7 @@ def test_an_event_may_go_while_a_stream_waits_for_it():
     consumer.synchronize()
 
 
-def test_an_event_of_one_device_holds_a_stream_of_another():
+def test_a_stream_waits_for_an_event_of_another_device():
     producer, consumer = torch.openreg.Stream(0), torch.openreg.Stream(1)
     with held(producer):
         event = producer.record_event()
@@ -123,7 +123,7 @@ def test_an_event_of_one_device_holds_a_stream_of_another():
     assert event.query()
 
 
-def test_record_and_wait_take_the_current_stream():
+def test_record_uses_the_current_stream():
     stream, event = torch.openreg.Stream(1), torch.openreg.Event()
     with torch.openreg.stream(stream), held(stream):
         event.record()
@@ -146,7 +146,7 @@ def test_an_event_belongs_to_one_device():
         event.record(torch.openreg.default_stream(1))
 
 
-def test_the_time_between_events_of_two_devices_is_refused():
+def test_elapsed_time_between_two_devices_is_rejected():
     events = []
     for device in (0, 1):
         with torch.openreg.device(device):

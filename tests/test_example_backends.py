@@ -1,4 +1,4 @@
-"""The example packages of examples/autoload, beside each other and us. See docs/guide/autoload.md."""
+"""The example packages of examples/autoload, installed together. See docs/guide/autoload.md."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "autoload"
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both packages, built and installed into a folder of their own."""
+    """Both packages, built and installed into a separate folder."""
     root = tmp_path_factory.mktemp("examples")
     shutil.copytree(EXAMPLES, root / "source")
     pip = [
@@ -34,7 +34,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "first", ["import torch", "import torch_foo.torch", "import torch_bar", "import torch_openreg"]
 )
-def test_examples_live_beside_each_other_and_us(first: str, examples: Path) -> None:
+def test_examples_work_together_with_each_other_and_the_package(first: str, examples: Path) -> None:
     execute(
         f"{first}\n{WORKS}"
         + """
@@ -51,7 +51,7 @@ assert "TORCH_DEVICE_BACKEND_AUTOLOAD" not in os.environ
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
-def test_bar_gives_the_variable_back(value: str, examples: Path) -> None:
+def test_bar_restores_the_environment_variable(value: str, examples: Path) -> None:
     execute(
         f"""
         import torch_bar, torch, os
@@ -64,7 +64,7 @@ def test_bar_gives_the_variable_back(value: str, examples: Path) -> None:
     )
 
 
-def test_foo_takes_its_flag_back_when_torch_fails(examples: Path, tmp_path: Path) -> None:
+def test_foo_resets_its_flag_when_torch_fails(examples: Path, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('broken')")
     execute(
         """

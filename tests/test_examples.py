@@ -1,4 +1,4 @@
-"""The training examples: the CPU's losses, bit for bit again from a seed, and on from a checkpoint."""
+"""The training examples: losses agree with the CPU, are reproducible from a seed, and continue from a checkpoint."""
 
 import json
 import sys
@@ -26,14 +26,14 @@ def options(**changes) -> Options:
 
 
 @TASKS
-def test_losses_are_the_cpus(task):
+def test_losses_agree_with_the_cpu(task):
     ours, theirs = run(task, options()), run(task, options(device="cpu"))
     assert len(ours) == STEPS and ours[-1] < ours[0]
     assert ours == pytest.approx(theirs, rel=1e-5)
 
 
 @TASKS
-def test_losses_in_mixed_precision_are_near(task):
+def test_losses_in_mixed_precision_are_close(task):
     exact = run(task, options())
     for amp in ("bfloat16", "float16"):
         assert run(task, options(amp=amp)) == pytest.approx(exact, rel=0.05)
@@ -41,7 +41,7 @@ def test_losses_in_mixed_precision_are_near(task):
 
 @TASKS
 @pytest.mark.parametrize("amp", [None, "float16"])
-def test_a_seed_repeats_bit_for_bit_in_every_schedule(task, amp):
+def test_losses_from_a_seed_are_bitwise_equal_in_every_schedule(task, amp):
     chosen = options(amp=amp, dropout=0.2, seed=5, steps=5)
     seen = []
     for name, seed in [("async", 0), ("blocking", 0), ("adversarial", 1), ("adversarial", 2)]:
@@ -54,18 +54,18 @@ def test_a_seed_repeats_bit_for_bit_in_every_schedule(task, amp):
 
 @TASKS
 @pytest.mark.parametrize("amp", [None, "float16"])
-def test_a_checkpoint_goes_on_with_the_same_loss(task, amp, tmp_path):
+def test_resuming_from_a_checkpoint_gives_the_same_losses(task, amp, tmp_path):
     chosen = options(amp=amp, dropout=0.2)
     whole = run(task, chosen)
     file = tmp_path / "checkpoint.pt"
     first = run(task, replace(chosen, steps=5, checkpoint=file))
-    torch.randn(10, device="openreg")  # somebody else draws; the checkpoint knows where it was
+    torch.randn(10, device="openreg")  # advances the generator; the checkpoint restores it
     rest = run(task, replace(chosen, checkpoint=file, resume=True))
     assert first + rest == whole
 
 
 @TASKS
-def test_a_checkpoint_goes_on_elsewhere(task, tmp_path):
+def test_resuming_on_the_cpu(task, tmp_path):
     file = tmp_path / "checkpoint.pt"
     whole = run(task, options(device="cpu"))
     run(task, options(steps=5, checkpoint=file))
@@ -75,8 +75,8 @@ def test_a_checkpoint_goes_on_elsewhere(task, tmp_path):
 
 
 def call(example: str, *arguments: object) -> str:
-    words = [str(EXAMPLES / f"{example}.py"), "--device", "openreg", *map(str, arguments)]
-    return python(*words, OMP_NUM_THREADS="1").stdout
+    command = [str(EXAMPLES / f"{example}.py"), "--device", "openreg", *map(str, arguments)]
+    return python(*command, OMP_NUM_THREADS="1").stdout
 
 
 def test_a_profile_on_the_command_line(tmp_path):

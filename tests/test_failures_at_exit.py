@@ -1,4 +1,4 @@
-"""Failures that nobody has waited for: the process says them when it ends. And where failures were launched."""
+"""Errors of kernels without a later synchronization are reported at process exit, with the location of the launch."""
 
 import textwrap
 
@@ -25,14 +25,14 @@ x[index]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_last_kernel_fails(tmp_path, schedule):
+def test_a_failed_kernel_is_reported_at_exit(tmp_path, schedule):
     script, done = run(tmp_path, FAILS, OPENREG_SCHEDULE=schedule)
     assert done.stderr.count(SAYS) == 1
-    for words in ("aten::index", "out of bounds", "Float[4]", f"launched at {script}:4 in <module>"):
-        assert words in done.stderr
+    for text in ("aten::index", "out of bounds", "Float[4]", f"launched at {script}:4 in <module>"):
+        assert text in done.stderr
 
 
-def test_each_stream_says_its_failure(tmp_path):
+def test_each_stream_reports_its_failure(tmp_path):
     _, done = run(
         tmp_path,
         """
@@ -48,25 +48,25 @@ def test_each_stream_says_its_failure(tmp_path):
     assert done.stderr.count(SAYS) == 2
 
 
-def test_what_was_raised_is_not_said_again(tmp_path):
+def test_raised_errors_are_not_reported_again(tmp_path):
     source = FAILS + "try:\n    torch.openreg.synchronize()\nexcept torch.AcceleratorError:\n    pass\n"
     _, done = run(tmp_path, source)
     assert SAYS not in done.stderr
 
 
-def test_an_uncaught_failure_is_said_once(tmp_path):
+def test_an_uncaught_error_is_reported_once(tmp_path):
     _, done = run(tmp_path, FAILS + "torch.openreg.synchronize()\n", code=1)
     assert SAYS not in done.stderr and done.stderr.count("out of bounds") == 1
 
 
-def test_nothing_is_said_of_work_that_succeeds(tmp_path):
+def test_successful_work_reports_nothing(tmp_path):
     _, done = run(tmp_path, "import torch\ntorch.ones(3, device='openreg') + 1\n")
     assert done.stderr == ""
 
 
 @pytest.mark.parametrize("folder", ["torch", "torch_openreg", "plain"])
-def test_the_place_of_the_launch(tmp_path, folder):
-    """Frames of the installed packages are not the program's; frames in folders of the same names are."""
+def test_location_of_the_launch(tmp_path, folder):
+    """Frames of the installed packages are skipped; frames in other folders with the same names are not."""
     script, done = run(
         tmp_path / folder / "inner",
         """
@@ -89,7 +89,7 @@ def test_the_place_of_the_launch(tmp_path, folder):
         "torch.bernoulli(x + 9)",
     ],
 )
-def test_kernels_that_refuse_data_say_where_they_were_launched(tmp_path, launch):
+def test_data_dependent_errors_have_the_location_of_the_launch(tmp_path, launch):
     script, done = run(
         tmp_path,
         f"""

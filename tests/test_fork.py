@@ -1,7 +1,7 @@
-"""A child that was forked from a busy parent releases what it inherited, is refused in words, and ends.
+"""A child that is forked from a busy parent frees inherited objects, gets errors from device calls, and exits.
 
-Another thread of the parent may hold any lock at the moment of the fork, and nobody in the child lets go of
-it. A lock that is asked for shows as a child that never ends.
+Another thread of the parent may hold any lock at the time of the fork, and no thread of the child unlocks it.
+A child that acquires such a lock never exits.
 """
 
 import pytest
@@ -24,7 +24,7 @@ held.streams = [torch.openreg.Stream() for _ in range(3)]
 held.generator = torch.Generator(device="openreg")
 held.pool = torch.openreg.MemPool()
 held.graph = torch.openreg.Graph() if hasattr(torch.openreg, "Graph") else None
-held.found = held.tensors[1].nonzero()  # made by a kernel
+held.found = held.tensors[1].nonzero()  # allocated by a kernel
 stop = threading.Event()
 
 def work(number):
@@ -57,7 +57,7 @@ def child(leave):
     for call in [
         lambda: torch.empty(3, device="openreg"),
         lambda: tensor + 1,
-        lambda: tensor.fmod(3.0),  # which the parent has not called
+        lambda: tensor.fmod(3.0),  # not called by the parent
         lambda: tensor.cpu(),
         lambda: torch.ones(3).pin_memory(),
         lambda: torch.rand(3, device="openreg"),
@@ -86,5 +86,5 @@ for thread in threads:
 
 
 @pytest.mark.parametrize("leave, count", [("os._exit", 100), ("sys.exit", 20)])
-def test_children_of_a_busy_parent_end(leave, count):
+def test_forked_children_of_a_busy_parent_exit(leave, count):
     execute(PROGRAM.replace("COUNT", str(count)).replace("LEAVE", leave))

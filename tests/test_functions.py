@@ -1,15 +1,15 @@
-"""The table of functions, docs/functions.md: it is complete, and what it says is so."""
+"""docs/functions.md is complete and correct."""
 
 import functions
 import pytest
 import torch
 
 
-def test_every_public_name_is_present_and_tested_or_absent_for_a_reason():
+def test_every_public_name_is_present_and_tested_or_has_a_reason():
     assert functions.problems() == []
 
 
-def test_the_page_is_what_the_tool_writes():
+def test_page_is_up_to_date():
     assert not functions.PAGE.is_old(), "run tools/functions.py"
 
 
@@ -21,30 +21,30 @@ def test_modules_and_names_are_found():
     assert len(rows) > 150
 
 
-# ---- The checks notice what they are for
+# ---- The checks detect errors
 
 
-def test_a_new_function_of_cuda_is_noticed(monkeypatch):
+def test_a_new_function_of_cuda_is_detected(monkeypatch):
     monkeypatch.setattr(torch.cuda, "__all__", [*torch.cuda.__all__, "teleport"])
     assert "torch.cuda has teleport, and torch.openreg has neither it nor a reason" in functions.problems()
 
 
-def test_an_absent_function_that_is_there_is_noticed(monkeypatch):
+def test_a_present_function_listed_as_absent_is_detected(monkeypatch):
     monkeypatch.setattr(torch.openreg, "temperature", lambda: 20, raising=False)
     assert "temperature is listed as not present, and torch.openreg has it" in functions.problems()
 
 
-def test_a_function_without_a_test_is_noticed(monkeypatch):
+def test_a_function_without_a_test_is_detected(monkeypatch):
     monkeypatch.setattr(functions, "sources", dict)
     assert "synchronize is present, and no test uses it" in functions.problems()
 
 
 @pytest.mark.parametrize("table", ["ABSENT", "ELSEWHERE"])
-def test_a_name_that_cuda_does_not_have_is_noticed(monkeypatch, table):
+def test_a_name_that_cuda_does_not_have_is_detected(monkeypatch, table):
     monkeypatch.setitem(getattr(functions, table), "gone", "torch.gone")
     assert "gone is listed, and torch.cuda has no such name" in functions.problems()
 
 
-def test_another_name_that_does_not_exist_is_noticed(monkeypatch):
+def test_a_replacement_that_does_not_exist_is_detected(monkeypatch):
     monkeypatch.setitem(functions.ELSEWHERE, "CudaError", "torch.gone")
     assert "torch.gone stands for CudaError, and does not exist" in functions.problems()

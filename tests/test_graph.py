@@ -1,4 +1,4 @@
-"""Graphs: what a stream is given, captured and replayed. Every test runs in all three schedules."""
+"""Graphs: capture and replay. Every test runs in all three schedules."""
 
 import copy
 import gc
@@ -15,7 +15,7 @@ openreg = torch.openreg
 pytestmark = pytest.mark.usefixtures("each_schedule")
 
 
-# ---- Capturing and replaying
+# ---- Capture and replay
 
 
 def test_nothing_runs_before_a_replay():
@@ -33,7 +33,7 @@ def test_nothing_runs_before_a_replay():
     assert y[1999].item() == 22
 
 
-def test_who_is_capturing():
+def test_capture_status():
     stream = openreg.Stream()
     graph = openreg.OpenRegGraph()
     assert not openreg.is_current_stream_capturing()
@@ -92,7 +92,7 @@ def test_an_unjoined_stream_is_an_error():
     assert (x + 1)[0].item() == 2
 
 
-def test_replays_on_other_streams_come_one_after_the_other():
+def test_replays_on_several_streams_are_serialized():
     x = torch.zeros(1, dtype=torch.int64, device=DEVICE)
 
     def add():
@@ -110,7 +110,7 @@ def test_replays_on_other_streams_come_one_after_the_other():
     assert x.item() == 400
 
 
-def test_a_graph_may_go_before_its_replays_are_done():
+def test_a_graph_can_be_destroyed_before_its_replays_complete():
     x = torch.zeros(100, device=DEVICE)
     graph, _ = capture(lambda: x.add_(torch.ones(100, device=DEVICE)))
     stream = openreg.Stream()
@@ -122,7 +122,7 @@ def test_a_graph_may_go_before_its_replays_are_done():
     assert x[5].item() == 2
 
 
-def test_views_lists_in_place_and_out():
+def test_views_lists_in_place_and_out_variants():
     x = torch.arange(12.0, device=DEVICE).reshape(3, 4)
     out = torch.empty(4, 3, device=DEVICE)
     index = torch.tensor([2, 0], device=DEVICE)
@@ -143,7 +143,7 @@ def test_views_lists_in_place_and_out():
         assert picked.cpu().equal(expected[[2, 0]])
 
 
-def test_host_numbers_keep_the_values_of_the_capture():
+def test_host_scalars_keep_their_values_at_capture():
     x = torch.ones(4, device=DEVICE)
     number = torch.tensor(2.0)
     graph, y = capture(lambda: x * number + 1)
@@ -152,7 +152,7 @@ def test_host_numbers_keep_the_values_of_the_capture():
     assert y.tolist() == [3, 3, 3, 3]
 
 
-def test_kernels_of_our_own():
+def test_native_kernels():
     x = torch.tensor([-1.0, 2.0], device=DEVICE)
     cell = nn.LSTMCell(2, 3).to(DEVICE)
     graph, (a, (h, _)) = capture(lambda: (x.abs(), cell(x.unsqueeze(0))))
@@ -188,7 +188,7 @@ OPTIMIZERS = {
 
 
 def losses(model, optimizer, batches, graphed):
-    """The losses of training on the batches; the first three are always launched, as a warm-up."""
+    """The losses of training on the batches. The first three steps are always launched, as a warm-up."""
     data = torch.empty(8, 16, device=DEVICE)
     target = torch.empty(8, dtype=torch.int64, device=DEVICE)
 
@@ -224,25 +224,25 @@ def batches(count=8):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_training_step_gives_the_losses_of_launching_it(name):
+def test_a_replayed_training_step_gives_the_losses_of_a_launched_one(name):
     torch.manual_seed(0)
     model = Net().to(DEVICE)
-    twin = copy.deepcopy(model)
+    copied = copy.deepcopy(model)
     launched = losses(model, OPTIMIZERS[name](model.parameters()), batches(), graphed=False)
-    replayed = losses(twin, OPTIMIZERS[name](twin.parameters()), batches(), graphed=True)
+    replayed = losses(copied, OPTIMIZERS[name](copied.parameters()), batches(), graphed=True)
     assert replayed == launched and len(set(launched)) == len(launched)
-    for a, b in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+    for a, b in zip(model.state_dict().values(), copied.state_dict().values(), strict=True):
         assert torch.equal(a, b)
 
 
-def test_a_training_step_with_dropout_repeats_from_a_seed():
+def test_a_training_step_with_dropout_is_reproducible_from_a_seed():
     torch.manual_seed(0)
     model = Net(dropout=0.5).to(DEVICE)
     runs = []
     for graphed in (False, True, True):
-        twin = copy.deepcopy(model)
+        copied = copy.deepcopy(model)
         torch.manual_seed(7)
-        runs.append(losses(twin, OPTIMIZERS["sgd"](twin.parameters()), batches(), graphed))
+        runs.append(losses(copied, OPTIMIZERS["sgd"](copied.parameters()), batches(), graphed))
     assert runs[0] == runs[1] == runs[2]
 
 
@@ -282,20 +282,21 @@ def test_a_thread_captures_without_a_warm_up():
     assert torch.equal(y, norm(x))
 
 
-@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # as on CUDA: outputs keep their graph
+# The warning also comes on CUDA: outputs keep their autograd graph.
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 def test_make_graphed_callables():
     torch.manual_seed(0)
     model = nn.Sequential(Net(), nn.Tanh(), nn.Linear(4, 2)).to(DEVICE)
-    twin = copy.deepcopy(model)
+    copied = copy.deepcopy(model)
     sample = torch.randn(8, 16).to(DEVICE).requires_grad_()
-    state = copy.deepcopy(twin.state_dict())
-    twin[0], twin[2] = openreg.make_graphed_callables(
-        (twin[0], twin[2]), ((sample,), (torch.randn(8, 4).to(DEVICE).requires_grad_(),))
+    state = copy.deepcopy(copied.state_dict())
+    copied[0], copied[2] = openreg.make_graphed_callables(
+        (copied[0], copied[2]), ((sample,), (torch.randn(8, 4).to(DEVICE).requires_grad_(),))
     )
-    twin.load_state_dict(state)  # the warm-up has moved the running statistics
+    copied.load_state_dict(state)  # the warm-up changed the running statistics
     for x, _ in batches(4):
         results = []
-        for module in (model, twin):
+        for module in (model, copied):
             module.zero_grad()
             given = x.to(DEVICE).requires_grad_()
             loss = module(given).square().mean()
@@ -303,14 +304,14 @@ def test_make_graphed_callables():
             results.append([loss, given.grad, *(p.grad for p in module.parameters())])
         for a, b in zip(*results, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
-    model.eval(), twin.eval()
-    assert torch.equal(model(sample), twin(sample))
+    model.eval(), copied.eval()
+    assert torch.equal(model(sample), copied(sample))
 
 
 # ---- Random numbers
 
 
-def test_random_numbers_are_new_in_each_replay_and_repeat_from_a_seed():
+def test_random_numbers_differ_in_each_replay_and_are_reproducible_from_a_seed():
     torch.manual_seed(3)
     launched = [torch.cat([torch.rand(5, device=DEVICE), torch.randn(5, device=DEVICE)]) for _ in range(3)]
     after = torch.rand(5, device=DEVICE)
@@ -323,7 +324,7 @@ def test_random_numbers_are_new_in_each_replay_and_repeat_from_a_seed():
         assert torch.equal(torch.rand(5, device=DEVICE), after)
 
 
-def test_replays_in_flight_have_numbers_of_their_own():
+def test_pending_replays_have_different_random_numbers():
     graph, numbers = capture(lambda: torch.rand(4, device=DEVICE))
     other = openreg.Stream()
     torch.manual_seed(0)
@@ -341,7 +342,7 @@ def test_replays_in_flight_have_numbers_of_their_own():
     assert all(map(torch.equal, seen, expected))
 
 
-def test_a_generator_of_the_program_takes_part():
+def test_user_generators_in_a_capture():
     generator = torch.Generator(device=DEVICE).manual_seed(9)
     first = torch.rand(4, generator=generator, device=DEVICE)
     second = torch.rand(4, generator=generator, device=DEVICE)
@@ -359,7 +360,7 @@ def test_a_generator_of_the_program_takes_part():
 
 @pytest.mark.timing
 def test_a_replay_costs_less_than_launching(request):
-    """docs/benchmarks.md has the promise, 0.6, and how it is measured; here is room for a busy machine."""
+    """docs/benchmarks.md has the limit, 0.6, and the method; the limit here allows for a busy machine."""
     if openreg.get_schedule().name != "async":
         pytest.skip("measured in the schedule that programs use")
     threads = torch.get_num_threads()
@@ -388,5 +389,5 @@ def test_a_replay_costs_less_than_launching(request):
     assert best["replay"] < 0.8 * best["launch"]
 
 
-def test_the_module_is_where_cuda_has_it():
+def test_graphs_is_a_module_as_in_torch_cuda():
     assert torch.openreg.graphs.graph is torch.openreg.graph

@@ -10,7 +10,7 @@ openreg = torch.openreg
 pytestmark = pytest.mark.usefixtures("each_schedule")
 
 
-def test_memory_of_a_graph_is_nobody_elses():
+def test_the_memory_of_a_graph_is_private():
     x = torch.ones(1000, device=DEVICE)
 
     def work():
@@ -32,7 +32,7 @@ def test_memory_of_a_graph_is_nobody_elses():
     assert y[0].item() == 3
 
 
-def test_memory_returns_with_the_graph(clean_memory):
+def test_memory_is_freed_with_the_graph(clean_memory):
     before = torch.accelerator.memory_reserved()
     tensors = [torch.ones(4 << 20, device=DEVICE)]
     graph, result = capture(lambda: (tensors[0] + 1) * 2)
@@ -66,7 +66,7 @@ def test_graphs_share_a_pool():
     assert d[0].item() == 5
 
 
-def test_a_recorded_stream_does_not_disturb_the_capture():
+def test_record_stream_in_a_capture():
     (side,) = side_streams(1)
     x = torch.ones(1000, device=DEVICE)
 
@@ -87,7 +87,7 @@ def test_a_recorded_stream_does_not_disturb_the_capture():
     assert b[0].item() == 4
 
 
-def test_a_pool_for_other_code():
+def test_mem_pool_without_a_graph():
     pool = openreg.MemPool()
     assert pool.use_count() == 1
     with openreg.use_mem_pool(pool):
@@ -135,7 +135,7 @@ def test_two_captures_cannot_use_one_pool_at_once():
         other.capture_end()
 
 
-def test_threads_have_routes_of_their_own_to_a_pool():
+def test_use_mem_pool_is_thread_local():
     pool, inside, leave = openreg.MemPool(), threading.Event(), threading.Event()
 
     def other() -> None:

@@ -1,4 +1,4 @@
-"""What a capture does not permit, and the life of a graph. Every test runs in all three schedules."""
+"""Calls that are not permitted during capture, and the states of a graph. Every test runs in all three schedules."""
 
 import threading
 
@@ -41,29 +41,29 @@ OTHER = None
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_illegal_calls_are_refused_and_invalidate_the_capture(name):
+def test_illegal_calls_raise_and_invalidate_the_capture(name):
     global OTHER
-    call, words = ILLEGAL[name]
+    call, message = ILLEGAL[name]
     x = torch.ones(8, device=DEVICE)
     OTHER, _ = capture(lambda: x + 1)
     graph = openreg.OpenRegGraph()
-    invalid = pytest.raises(RuntimeError, match=f"the capture of stream .* is invalid: .*{words}")
+    invalid = pytest.raises(RuntimeError, match=f"the capture of stream .* is invalid: .*{message}")
     with invalid, openreg.graph(graph):
         x + 1
-        with pytest.raises(RuntimeError, match=words):
+        with pytest.raises(RuntimeError, match=message):
             call(x)
         with pytest.raises(RuntimeError, match="can only be ended"):
             x + 2
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         graph.replay()
-    with openreg.graph(graph):  # everything goes on, this graph too
+    with openreg.graph(graph):  # the device and this graph stay usable
         y = x + 3
     graph.replay()
     assert y[0].item() == 4
     OTHER = None
 
 
-def test_an_exception_leaves_the_capture_and_its_words_are_kept():
+def test_an_exception_ends_the_capture_and_is_chained():
     x = torch.ones(8, device=DEVICE)
     with pytest.raises(RuntimeError, match="is invalid") as caught, openreg.graph(openreg.OpenRegGraph()):
         x.sum().item()
@@ -87,14 +87,14 @@ def test_other_threads_work_during_a_capture():
     assert seen == [300] and y[0].item() == 2
 
 
-def test_waiting_for_an_event_from_outside_is_refused():
+def test_waiting_for_an_event_from_outside_is_rejected():
     event = event_on_stream()
     with pytest.raises(RuntimeError, match="outside of the capture"), openreg.graph(openreg.OpenRegGraph()):
         torch.ones(3, device=DEVICE)
         openreg.current_stream().wait_event(event)
 
 
-def test_the_life_of_a_graph():
+def test_states_of_a_graph():
     x = torch.ones(4, device=DEVICE)
     graph = torch.accelerator.Graph()
     with pytest.raises(RuntimeError, match="must be captured on a non-default stream"), graph:
@@ -116,7 +116,7 @@ def test_the_life_of_a_graph():
         pass
 
 
-def test_a_graph_that_is_kept_and_written_down(tmp_path):
+def test_keep_graph_and_debug_dump(tmp_path):
     x = torch.ones(4, device=DEVICE)
     graph = torch.accelerator.Graph(keep_graph=True)
     graph.enable_debug_mode()
@@ -129,7 +129,7 @@ def test_a_graph_that_is_kept_and_written_down(tmp_path):
     assert "aten::add" in text and "aten::relu" in text and "n0 -> n1" in text
 
 
-def test_errors_of_kernels_come_at_the_next_synchronization():
+def test_kernel_errors_are_raised_at_the_next_synchronization():
     table = torch.arange(10.0, device=DEVICE)
     index = torch.zeros(4, dtype=torch.int64, device=DEVICE)
     graph, y = capture(lambda: table.gather(0, index) + 1)
@@ -161,7 +161,7 @@ def test_copies_with_pinned_memory():
         assert back.tolist() == [2 * value] * 8
 
 
-def test_the_second_device():
+def test_capture_on_the_second_device():
     x = torch.ones(4, device="openreg:1")
     with openreg.device(1):
         stream = openreg.Stream()
@@ -170,9 +170,9 @@ def test_the_second_device():
     assert y.tolist() == [2, 2, 2, 2]
 
 
-def test_only_its_own_thread_ends_a_capture():
+def test_only_the_capturing_thread_ends_a_capture():
     graph, stream = openreg.OpenRegGraph(), openreg.Stream()
-    x, refused = torch.ones(3, device=DEVICE), []
+    x, errors = torch.ones(3, device=DEVICE), []
     openreg.synchronize()
     with openreg.stream(stream):
         graph.capture_begin()
@@ -183,12 +183,12 @@ def test_only_its_own_thread_ends_a_capture():
             try:
                 graph.capture_end()
             except RuntimeError as error:
-                refused.append(str(error))
+                errors.append(str(error))
 
     thread = threading.Thread(target=end)
     thread.start()
     thread.join()
-    assert "begun by another thread" in refused[0]
+    assert "begun by another thread" in errors[0]
     with openreg.stream(stream):
         x.add_(1)
         graph.capture_end()

@@ -1,9 +1,9 @@
-"""The guard: how PyTorch's own code switches devices, streams and events without knowing whose they are."""
+"""The device guard, with which PyTorch's device-generic code uses devices, streams and events."""
 
 import torch
 
 
-def test_an_operator_runs_on_the_device_of_its_tensors_and_leaves_the_current_one():
+def test_an_operator_runs_on_the_device_of_its_tensors_and_restores_the_current_device():
     a = torch.ones(3, device="openreg:1")
     assert torch.openreg.current_device() == 0
     assert (a + a).device == torch.device("openreg:1")

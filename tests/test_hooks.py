@@ -1,9 +1,9 @@
-"""The hooks: what PyTorch asks when it has no tensor of ours in its hands."""
+"""The PrivateUse1 hooks: queries of PyTorch that do not involve a tensor of the device."""
 
 import torch
 
 
-def test_the_accelerator_is_ours():
+def test_the_device_is_the_accelerator():
     assert torch._C._accelerator_getAccelerator() == torch.device("openreg")
     assert torch.accelerator.is_available()
 
@@ -22,13 +22,13 @@ def test_a_device_has_a_context_once_it_was_used():
     assert done.returncode == 0, done.stderr
 
 
-def test_pointers_are_told_apart():
+def test_is_pinned_is_true_only_for_pinned_memory():
     assert torch.ones(3).pin_memory().is_pinned()
     assert not torch.ones(3).is_pinned()
     assert not torch.ones(3, device="openreg").is_pinned()
 
 
-def test_growing_storages_ask_the_hooks():
+def test_storage_resize_uses_the_hooks():
     storage = torch.ones(4, device="openreg").untyped_storage()
     storage.resize_(64)
     assert storage.nbytes() == 64

@@ -1,6 +1,6 @@
-"""What the host gives an operator counts as it is at the call, however much later the work runs.
+"""Operators use the values that host arguments have at the call, however late the kernel runs.
 
-tests/ops/test_host_tensors.py does this with every operator; here are the ways in which an argument can hold something.
+tests/ops/test_host_tensors.py tests every operator; the tests here cover each kind of argument that holds host data.
 """
 
 import pytest
@@ -23,7 +23,7 @@ def library():
         yield torch.ops.host_arguments
 
 
-def test_a_position_that_moves_on():
+def test_index_put_with_a_host_index_that_changes():
     cache = torch.zeros(8, device=DEVICE)
     values = torch.arange(1.0, 9.0).to(DEVICE)
     position = torch.tensor(0)
@@ -34,7 +34,7 @@ def test_a_position_that_moves_on():
     assert cache.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_an_index_that_changes():
+def test_index_with_a_host_index_that_changes():
     x = torch.arange(10.0).to(DEVICE)
     number = torch.tensor(3)
     with held(torch.openreg.current_stream()):
@@ -53,7 +53,7 @@ def test_optional_tensors_and_lists(library, name):
         "scale_some": ([None, numbers[1]], 3),
     }[name]
     operator = getattr(library, name)
-    operator(x, argument)  # its shapes are known from here on
+    operator(x, argument)  # later calls hit the launch cache
     torch.openreg.synchronize()
     with held(torch.openreg.current_stream()):
         made = operator(x, argument)
@@ -62,7 +62,7 @@ def test_optional_tensors_and_lists(library, name):
     assert made.tolist() == [factor] * 4
 
 
-def test_lists_that_torchscript_changes():
+def test_a_list_of_integers_that_torchscript_changes():
     @torch.jit.script
     def sums(x, dims: list[int]):
         first = x.sum(dims)
@@ -70,7 +70,7 @@ def test_lists_that_torchscript_changes():
         return first
 
     x = torch.arange(9.0).reshape(3, 3)
-    with torch.inference_mode():  # without autograd, nobody copies the list on the way
+    with torch.inference_mode():  # without autograd, no other code copies the list
         there = x.to(DEVICE)
         sums(there, [0])
         torch.openreg.synchronize()
@@ -93,7 +93,7 @@ def test_a_list_of_tensors_that_torchscript_changes():
     assert made.tolist() == [0, 0, 1, 1]
 
 
-def test_a_host_number_in_a_list_that_is_written():
+def test_a_host_scalar_in_a_list_of_outputs():
     there, here = torch.ones(3, device=DEVICE), torch.tensor(1.0)
     try:
         torch._foreach_add_([there, here], 1)
@@ -104,7 +104,7 @@ def test_a_host_number_in_a_list_that_is_written():
         assert here.item() == 2 and there.tolist() == [2, 2, 2]
 
 
-def test_cells_refuse_host_tensors():
+def test_lstm_cell_rejects_host_tensors():
     gates, state = torch.zeros(2, 16, device=DEVICE), torch.zeros(2, 4, device=DEVICE)
     with pytest.raises(RuntimeError, match="same device"):
         torch.ops.aten._thnn_fused_lstm_cell(gates, gates, state, torch.zeros(16), torch.zeros(16))

@@ -1,4 +1,4 @@
-"""The folders of csrc/: what each may include. An upward include, or a cycle, fails here with the line."""
+"""The layers of csrc/: the folders that each folder may include. Upward includes and cycles are errors."""
 
 import re
 from collections import defaultdict
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
-# Each folder may include those above it, and itself. A folder that is not listed is an error.
+# Each folder may include itself and the folders before it. A folder that is not listed is an error.
 ORDER = [
     "common",
     "device",
@@ -54,7 +54,7 @@ def folder(path: Path) -> str:
 
 
 def includes() -> list[tuple[Path, str, str]]:
-    """Each include of one folder by another: the file, its folder, the folder that it includes."""
+    """Includes between folders: the file, its folder, the included folder."""
     found = []
     for path in sources():
         for name in INCLUDE.findall(path.read_text()):
@@ -64,12 +64,12 @@ def includes() -> list[tuple[Path, str, str]]:
     return found
 
 
-def test_every_folder_has_its_place() -> None:
+def test_every_folder_is_listed() -> None:
     assert {folder(path) for path in sources()} == set(ORDER)
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_a_folder_includes_only_those_before_it(name: str) -> None:
+def test_a_folder_includes_only_folders_before_it(name: str) -> None:
     allowed = ORDER[: ORDER.index(name)]
     upward = [
         f"{path.relative_to(ROOT)} includes {other}/"
@@ -108,7 +108,7 @@ def test_only_the_host_engine_includes_the_host_engine() -> None:
     ]
 
 
-def test_no_folder_is_too_large_to_read() -> None:
+def test_no_folder_has_too_many_files() -> None:
     sizes: dict[str, int] = defaultdict(int)
     for path in sources():
         sizes[folder(path)] += 1

@@ -1,4 +1,4 @@
-"""Operators written in Python with torch.library, for the device: eager, derivatives, vmap, compiled."""
+"""Operators for the device, written in Python with torch.library: eager, derivatives, vmap, compiled."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ def expected(x, cap):
     return cap * torch.tanh(x / cap)
 
 
-def test_the_package_is_imported_by_nobody_and_imports_no_compiler():
+def test_the_module_is_not_imported_by_default_and_does_not_import_dynamo():
     execute(
         """
         import sys, torch, torch_openreg
@@ -37,11 +37,11 @@ def test_softcap_has_derivatives():
     assert torch.autograd.gradgradcheck(lambda x: softcap(x, 1.5), x)
 
 
-# Not "test_autograd_registration", which knows three devices by name; compiling is tested below.
+# Not "test_autograd_registration", which supports only three device types; compilation is tested below.
 CHECKS = ("test_schema", "test_faketensor")
 
 
-def test_registrations_pass_pytorchs_own_checks():
+def test_opcheck():
     x = torch.randn(3, 4, device="openreg", requires_grad=True)
     torch.library.opcheck(softcap, (x, 2.0), test_utils=CHECKS)
     torch.library.opcheck(torch.ops.openreg_library.softcap_backward.default, (x, x, 2.0), test_utils=CHECKS)
@@ -67,7 +67,7 @@ def test_vmap():
         torch.vmap(accumulate_, in_dims=(None, 0))(values[:, 0], totals)
 
 
-def test_accumulate_writes_and_says_so():
+def test_accumulate_increments_the_version_counter():
     total = torch.zeros(4, device="openreg")
     value = torch.arange(4.0).half().to("openreg")
     before = total._version
@@ -75,7 +75,7 @@ def test_accumulate_writes_and_says_so():
     assert total.tolist() == [0, 0.5, 1, 1.5] and total._version > before
 
 
-def test_both_compile():
+def test_compiled_operators():
     def step(x, total):
         y = softcap(x * 2, 3.0)
         accumulate_(total, y)

@@ -1,4 +1,4 @@
-"""Work and graphs keep the kernels that they call: a Library may go, or be replaced, at any time."""
+"""Pending work and graphs keep their kernels alive: a Library may be destroyed or replaced at any time."""
 
 import gc
 
@@ -44,7 +44,7 @@ def capture(x: torch.Tensor) -> tuple[torch.openreg.OpenRegGraph, torch.Tensor]:
     return graph, y
 
 
-def test_pending_work_runs_after_its_library_is_gone(x):
+def test_pending_work_runs_after_its_library_is_destroyed(x):
     library = make_library(Factor(2))
     scale(x)
     torch.openreg.synchronize()
@@ -54,7 +54,7 @@ def test_pending_work_runs_after_its_library_is_gone(x):
     assert y.tolist() == [0, 2, 4, 6]
 
 
-def test_work_calls_the_kernel_of_its_launch(x):
+def test_pending_work_calls_the_kernel_at_launch(x):
     made = []
     with held(torch.openreg.current_stream()):
         for factor in (2, 3, 4):
@@ -77,7 +77,7 @@ def test_graphs_outlive_libraries(x, each_schedule):
     destroy(library)
 
 
-def test_kernels_in_cpp(x):
+def test_cpp_kernels(x):
     library = torch.library.Library("passing", "FRAGMENT")
     library.define("same(Tensor x) -> Tensor")
     library.impl("same", torch.empty_like, "Meta")
@@ -93,8 +93,8 @@ def test_kernels_in_cpp(x):
 
 
 @pytest.mark.filterwarnings("ignore:.*[Oo]verrid")
-def test_pytorchs_operators_with_kernels_in_python(x):
-    """A kernel of the CPU that a program has replaced for a while."""
+def test_overridden_cpu_kernel_of_an_aten_operator(x):
+    """A CPU kernel that a program overrides temporarily."""
     library = torch.library.Library("aten", "IMPL")
     library.impl("lgamma", lambda x: x * 7, "CPU", allow_override=True)
     with held(torch.openreg.current_stream()):

@@ -1,4 +1,4 @@
-"""Decompositions fail at the call, with LinAlgError, as on CUDA; the forms that return a status do not wait."""
+"""Decompositions raise LinAlgError at the call, as on CUDA; variants that return a status do not synchronize."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ FAILS = {
     "cholesky": (linalg.cholesky, singular),
     "cholesky of a batch": (linalg.cholesky, batch),
     "cholesky_ex, checked": (lambda a: linalg.cholesky_ex(a, check_errors=True), singular),
-    "torch.cholesky": (getattr(torch, "cholesky", linalg.cholesky), singular),  # gone from later versions
+    "torch.cholesky": (getattr(torch, "cholesky", linalg.cholesky), singular),  # removed in later versions
     "cholesky_inverse": (torch.cholesky_inverse, singular),
     "solve": (lambda a: linalg.solve(a, ones_like_column(a)), singular),
     "solve_ex, checked": (lambda a: linalg.solve_ex(a, ones_like_column(a), check_errors=True), singular),
@@ -68,12 +68,12 @@ def outcome(call, matrix, device: str) -> tuple[type, str] | None:
 
 
 @pytest.mark.parametrize("name", FAILS)
-def test_what_data_is_wrong_with_is_raised_at_the_call(name, each_schedule):
+def test_data_dependent_errors_are_raised_at_the_call(name, each_schedule):
     call, matrix = FAILS[name]
     expected = outcome(call, matrix, "cpu")
     for _ in range(2):  # with an empty launch cache, and with a full one
         assert outcome(call, matrix, DEVICE) == expected
-    torch.openreg.synchronize()  # and nothing is raised later
+    torch.openreg.synchronize()  # raises nothing
 
 
 STATUS = {
@@ -86,7 +86,7 @@ STATUS = {
 
 
 @pytest.mark.parametrize("name", STATUS)
-def test_a_status_is_returned_without_waiting(name):
+def test_a_status_is_returned_without_synchronization(name):
     a = singular(DEVICE)
     STATUS[name](a)
     with held(torch.openreg.current_stream()), torch.openreg.assert_no_sync():
@@ -95,14 +95,14 @@ def test_a_status_is_returned_without_waiting(name):
 
 
 @pytest.mark.parametrize("name", ["eigh", "svd", "inv", "inv_ex, checked"])
-def test_a_check_is_a_wait_that_is_reported(name):
+def test_error_checks_are_reported_as_synchronization(name):
     call, _ = FAILS[name]
     with pytest.raises(AssertionError, match="synchronizing"), torch.openreg.assert_no_sync():
         call(torch.eye(3, device=DEVICE))
 
 
 @pytest.mark.parametrize("name", ["eigh", "svd", "inv", "cholesky", "lstsq", "inv_ex, checked"])
-def test_a_check_is_refused_in_a_capture(name, each_schedule):
+def test_error_checks_are_rejected_in_a_capture(name, each_schedule):
     call, _ = FAILS[name]
     a = torch.eye(3, device=DEVICE)
     with pytest.raises(RuntimeError, match=r"is invalid: .*the operator 'aten::"):

@@ -1,4 +1,4 @@
-"""Does an operator do on the device what it does on the CPU? Forward, backward, results where they belong."""
+"""Compares operators on the device with the CPU: forward, backward, and the devices of the results."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from exceptions import RANDOM
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
-ALL = os.environ.get("OPENREG_TEST_OPS") == "all"  # what `make test-ops` asks for
+ALL = os.environ.get("OPENREG_TEST_OPS") == "all"  # set by `make test-ops`
 DEVICE = "openreg"
 DTYPES = [
     torch.float32,
@@ -21,12 +21,12 @@ DTYPES = [
     torch.bool,
     torch.complex64,
 ]
-# Low precision rounds at other places where an operator is made of several on one side.
+# Low precision: rounding differs where only one side decomposes the operator.
 TOLERANCES = {torch.float64: (1e-7, 1e-7), torch.float16: (1e-2, 1e-2), torch.bfloat16: (4e-2, 4e-2)}
 
 
 def operators() -> dict[str, object]:
-    """Every entry of PyTorch's database by a name of its own."""
+    """Every entry of PyTorch's OpInfo database, by a unique name."""
     named: dict[str, object] = {}
     for op in op_db:
         name = op.formatted_name
@@ -48,13 +48,13 @@ def tensors(tree: object) -> list[torch.Tensor]:
 
 
 def over_copy(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """A strided tensor with its strides and offset, over a copy of its whole storage."""
+    """A tensor with the strides and offset of ``x``, over a copy of its whole storage."""
     length = x.untyped_storage().nbytes() // x.itemsize
     return copy(x.as_strided((length,), (1,), 0)).as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def move(leaf: object) -> object:
-    """A tensor to the device with its strides and offset, over a copy of its whole storage."""
+    """Moves a tensor to the device with its strides and offset, over a copy of its whole storage."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     source = leaf.detach()
@@ -83,14 +83,14 @@ def close(mine: torch.Tensor, theirs: torch.Tensor, what: str) -> None:
 
 def same(mine: object, theirs: object, what: str, values: bool) -> None:
     mine, theirs = tree_leaves(mine), tree_leaves(theirs)
-    assert len(mine) == len(theirs), f"{what}: {len(mine)} results, the CPU has {len(theirs)}"
+    assert len(mine) == len(theirs), f"{what}: {len(mine)} results, the CPU returns {len(theirs)}"
     for m, t in zip(mine, theirs, strict=True):
         if not isinstance(t, torch.Tensor):
-            assert type(m) is type(t), f"{what}: {m!r}, the CPU has {t!r}"
+            assert type(m) is type(t), f"{what}: {m!r}, the CPU returns {t!r}"
             continue
         assert m.device.type == DEVICE, f"{what}: the result is on {m.device}"
-        assert m.shape == t.shape, f"{what}: {tuple(m.shape)}, the CPU has {tuple(t.shape)}"
-        assert m.dtype == t.dtype, f"{what}: {m.dtype}, the CPU has {t.dtype}"
+        assert m.shape == t.shape, f"{what}: {tuple(m.shape)}, the CPU returns {tuple(t.shape)}"
+        assert m.dtype == t.dtype, f"{what}: {m.dtype}, the CPU returns {t.dtype}"
         if values:
             close(m, t, what)
 
@@ -105,7 +105,7 @@ def gradients(output: object, inputs: object) -> tuple[torch.Tensor | None, ...]
 
 
 def check_sample(op: object, sample: object, what: str, backward: bool, values: bool) -> bool:
-    """False if the CPU itself refuses the sample."""
+    """Returns False if the CPU rejects the sample."""
     cpu = (sample.input, sample.args, sample.kwargs)
     there = tree_map(move_value, cpu)
     if op.name == "tensor_split":  # its indices stay on the host, as on CUDA
@@ -123,7 +123,7 @@ def check_sample(op: object, sample: object, what: str, backward: bool, values: 
     same(result, expected, what, values)
     if theirs is not None:
         mine = gradients(result, there)
-        # Where the CPU has no gradient ours may have one: it is made of other operators there.
+        # The device may have a gradient where the CPU has none: its decomposition differs.
         pairs = [(m, t) for m, t in zip(mine, theirs, strict=True) if t is not None]
         assert all(m is not None for m, _ in pairs), f"{what}: a gradient is missing"
         same([m for m, _ in pairs], [t for _, t in pairs], f"{what}, backward", values)
@@ -131,7 +131,7 @@ def check_sample(op: object, sample: object, what: str, backward: bool, values: 
 
 
 def check(name: str, dtype: torch.dtype, most: int | None = None) -> int:
-    """Compares all samples, or the first ``most``; returns how many were compared."""
+    """Compares all samples, or the first ``most``; returns the number of compared samples."""
     op = OPERATORS[name]
     if dtype not in op.supported_dtypes("cpu"):
         return 0

@@ -1,7 +1,7 @@
-"""Operators that are compared in part, or not, each with the reason."""
+"""Operators that are compared only in part or not at all, with the reasons."""
 
-# Numbers come from the device's own generator, so only shapes and dtypes can agree; tests/test_random.py tests the
-# numbers. The rest has nothing to compare: memory that nobody has written.
+# Random numbers come from the device's generator, so only shapes and dtypes are compared; tests/test_random.py tests
+# the numbers. The factories at the end return uninitialized memory.
 RANDOM = {
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "normal_in_place",
     "normal_number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
@@ -12,23 +12,23 @@ RANDOM = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
 }  # fmt: skip
 
-# Not available yet: operator -> why. One that works must be taken out.
+# Not implemented: operator -> reason. An operator that works must be removed.
 MISSING: dict[str, str] = {}
 
-# Operators that exist for CUDA's own kernels and have no meaning elsewhere.
+# Operators that only exist for CUDA's kernels.
 ELSEWHERE = {"torch_ops_aten__flash_attention_forward", "torch_ops_aten__efficient_attention_forward"}
 
-# Refused by the kernel when it runs, and not at the call.
+# Rejected by the kernel, not at the call.
 REFUSED_LATE = {
-    "_segment_reduce_lengths": "looks at the lengths first",
-    "_segment_reduce_offsets": "looks at the offsets first",
-    "max_pool2d_with_indices_backward": "backwards are not asked: their forwards were",
-    "normal": "looks at the deviations first",
-    "randint_like": "the bounds are wrong, not the dtype",
+    "_segment_reduce_lengths": "reads the lengths first",
+    "_segment_reduce_offsets": "reads the offsets first",
+    "max_pool2d_with_indices_backward": "backward operators are not checked: their forwards were",
+    "normal": "reads the standard deviations first",
+    "randint_like": "rejects the bounds, not the dtype",
 }
 
-# Not capturable, as on CUDA: the operator that runs synchronously, or the text of another reason. Remove entries that
-# can be captured.
+# Cannot be captured, as on CUDA: operator -> the operator that runs synchronously, or another reason. An operator
+# that can be captured must be removed.
 NOT_CAPTURED = {
     **dict.fromkeys(
         [
@@ -58,7 +58,7 @@ NOT_CAPTURED = {
     ),
 }
 
-# Given wrong arguments they crash the process on the CPU: PyTorch's kernels read and write where those say.
+# Wrong arguments crash the process on the CPU: PyTorch's kernels access memory out of bounds.
 CRASH_THE_CPU = {
     "lu_unpack",
     "linalg_ldl_solve",
@@ -72,25 +72,25 @@ CRASH_THE_CPU = {
     "_segment_reduce_offsets",
 }
 
-# Wrong arguments that are not refused as by the CPU.
+# Wrong arguments that the device and the CPU do not reject in the same way.
 OTHERWISE_REFUSED = {
     **dict.fromkeys(
         ["_softmax_backward_data", "max_pool2d_with_indices_backward"],
-        "late: backwards are not asked, since their forwards were",
+        "rejected late: backward operators are not checked, since their forwards were",
     ),
     **dict.fromkeys(
         ["nanmean", "nansum", "nn_functional_multi_margin_loss", "nn_functional_multilabel_margin_loss"],
-        "of dtypes that CUDA has and the CPU lacks",
+        "dtypes that CUDA supports and the CPU does not",
     ),
-    "cat": "into its own empty input: the result is right",
-    "nn_functional_linear_cross_entropy_chunked": "of two dtypes, which CUDA refuses and the CPU lets pass",
-    "nn_functional_one_hot": "the CPU looks at the data first; other devices do not",
-    "nn_functional_scaled_dot_product_attention": "of a negative dropout, of which the CPU says that it is positive",
-    "resize_": "to a negative size, of which the CPU says that it is too large",
+    "cat": "the output is also an empty input: the result is correct",
+    "nn_functional_linear_cross_entropy_chunked": "two dtypes, which CUDA rejects and the CPU accepts",
+    "nn_functional_one_hot": "the CPU reads the data first; other devices do not",
+    "nn_functional_scaled_dot_product_attention": "negative dropout, which the CPU reports as positive",
+    "resize_": "negative size, which the CPU reports as too large",
     "tensor_split": "takes its indices from the host only, as on CUDA",
 }
 
-# Results whose strides are not the CPU's: their Meta kernels, which are right for CUDA, say so.
+# Results whose strides differ from the CPU's: their Meta kernels infer CUDA's strides.
 OTHER_STRIDES = {
     "fft_hfft2",
     "fft_rfft2",
@@ -100,11 +100,11 @@ OTHER_STRIDES = {
     "nn_functional_pad_replicate_negative",
 }
 
-# Not compared in other forms, each with the reason.
+# Not compared in tests/ops/test_variants.py, with the reasons.
 OTHER_VARIANTS = {
-    "addr": "the CPU refuses a number in place, and takes it as an output",
-    "normal": "the CPU refuses an output of nothing",
-    "normal_number_mean": "the CPU refuses an output of nothing",
+    "addr": "the CPU rejects a 0-dim tensor in place, and accepts it as an output",
+    "normal": "the CPU rejects an empty output",
+    "normal_number_mean": "the CPU rejects an empty output",
     "tensor_split": "takes its indices from the host only, as on CUDA",
-    "to": "may leave the device",
+    "to": "may return a tensor on another device",
 }

@@ -1,9 +1,9 @@
-"""Every operator of PyTorch's database in a graph: a replay gives the bits of a launch, or the capture is refused
-with the reason.
+"""Captures every operator of PyTorch's OpInfo database: a replay is bitwise equal to a launch, or the capture fails
+with the expected reason.
 
-The first sample in float32, of every second operator unless `make test-ops` asks for all. Operators that draw random
-numbers are not here: their functions in the database set generators' states, which a capture refuses;
-tests/test_graph.py has them.
+Uses the first sample in float32, of every second operator, or of all operators with `make test-ops`. Random operators
+are excluded: their functions in the database set generators' states, which is not permitted during capture;
+tests/test_graph.py tests them.
 """
 
 import re
@@ -27,7 +27,7 @@ def first_sample(name: str) -> object | None:
 
 
 def compare(name: str) -> bool:
-    """Whether a replay was compared with a launch, or was rightly refused. False if there is nothing to compare."""
+    """True if a replay was compared with a launch, or the capture failed as expected. False without a comparison."""
     sample = first_sample(name)
     if sample is None:
         return False
@@ -41,7 +41,7 @@ def compare(name: str) -> bool:
         expected = run()
         openreg.synchronize()
     except (RuntimeError, AssertionError):
-        return False  # tests/ops/test_ops.py says why
+        return False  # tests/ops/test_ops.py reports the error
     graph = openreg.OpenRegGraph()
     try:
         with openreg.graph(graph):
@@ -49,12 +49,12 @@ def compare(name: str) -> bool:
     except RuntimeError as error:
         if re.search(r"the operator 'aten::\w*(eig|svd|lstsq|inverse|cholesky)\w*', which", str(error)):
             return True  # reads its status on the host, as on CUDA
-        assert name in NOT_CAPTURED, f"{name} was refused: {error}"
+        assert name in NOT_CAPTURED, f"{name} cannot be captured: {error}"
         reason = NOT_CAPTURED[name]
         in_the_way = reason if " " in reason else f"the operator 'aten::{reason}', which runs synchronously"
         assert in_the_way in str(error), f"{name}: {error}"
         return True
-    assert name not in NOT_CAPTURED, f"{name} can be captured: take it out of the list"
+    assert name not in NOT_CAPTURED, f"{name} can be captured: remove it from NOT_CAPTURED"
     for _ in range(2):
         graph.replay()
     openreg.synchronize()  # a result may be in pinned memory

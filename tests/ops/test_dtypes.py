@@ -1,4 +1,4 @@
-"""Dtypes at the edge: those that CUDA has beyond the CPU work, those that nobody has are refused at the call."""
+"""Dtypes that only CUDA supports work on the device; dtypes that neither CUDA nor the CPU supports are rejected at the call."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
-# Random numbers, and what the CPU has for no complex dtype; tests/test_operators.py tests their values.
+# Random results, and operators that the CPU supports for no complex dtype; tests/test_operators.py tests their values.
 NO_REFERENCE = {"nn_functional_rrelu", "nansum", "nanmean"}
 
 
@@ -19,7 +19,7 @@ def samples(name: str, dtype: torch.dtype, most: int) -> list[object]:
     torch.manual_seed(0)
     try:
         return list(itertools.islice(OPERATORS[name].sample_inputs("cpu", dtype), most))
-    except (RuntimeError, TypeError, ValueError):  # there are none in this dtype
+    except (RuntimeError, TypeError, ValueError):  # no samples in this dtype
         return []
 
 
@@ -40,11 +40,11 @@ BEYOND = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "dtype"), BEYOND)
-def test_what_cuda_has_beyond_the_cpu(name, dtype):
-    """As the CPU has it in a wider dtype."""
+def test_dtypes_that_only_cuda_supports(name, dtype):
+    """The results equal the CPU's in a wider dtype."""
     wide = WIDER.get(dtype, torch.float64 if dtype != torch.bool else torch.int64)
 
-    def widened(value: object) -> object:
+    def upcast(value: object) -> object:
         is_narrow = isinstance(value, torch.Tensor) and value.dtype == dtype
         return value.to(wide) if is_narrow else wide if value == dtype else value
 
@@ -53,12 +53,12 @@ def test_what_cuda_has_beyond_the_cpu(name, dtype):
         assert all(tensor.is_openreg for tensor in mine)
         if name in NO_REFERENCE:
             continue
-        theirs = tree_leaves(call(name, sample, widened))
+        theirs = tree_leaves(call(name, sample, upcast))
         for a, b in zip(mine, theirs, strict=True):
             torch.testing.assert_close(a.cpu(), b.to(a.dtype), rtol=4e-2, atol=5e-2, equal_nan=True)
 
 
-UNKNOWN = [
+CHECKED = [
     pytest.param(name, id=name)
     for number, (name, op) in enumerate(OPERATORS.items())
     if name not in REFUSED_LATE and (ALL or number % 7 == 0) and not op.is_factory_function
@@ -66,8 +66,8 @@ UNKNOWN = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_what_nobody_has_is_refused_at_the_call(name):
+@pytest.mark.parametrize("name", CHECKED)
+def test_unsupported_dtypes_are_rejected_at_the_call(name):
     op = OPERATORS[name]
     for dtype in set(DTYPES) - op.supported_dtypes("cpu") - op.supported_dtypes("cuda"):
         for sample in samples(name, dtype, 1):
@@ -76,8 +76,10 @@ def test_what_nobody_has_is_refused_at_the_call(name):
             except Exception:
                 pass
             else:
-                continue  # the database says no and the CPU yes
-            with pytest.raises(Exception) as refused:
+                continue  # the CPU supports it, contrary to the database
+            with pytest.raises(Exception) as raised:
                 call(name, sample, move_value)
-            assert not isinstance(refused.value, torch.AcceleratorError), "it was launched first"
+            assert not isinstance(raised.value, torch.AcceleratorError), (
+                "the error came from a launched kernel"
+            )
             torch.openreg.synchronize()

@@ -1,9 +1,9 @@
-"""A host tensor among the arguments counts with the value that it has at the call.
+"""Operators use the value that a host tensor argument has at the call.
 
-The program may change it while the work is still pending. So every operator of PyTorch's database is called with numbers
-on the host in the place of its tensors, one after the other, wherever it takes them; behind a blocked stream; the host
-tensors are overwritten before the stream goes on; and the result is that of the CPU. The ordinary tests do this for the
-first samples of some operators; with ``OPENREG_TEST_OPS=all``, for all samples and dtypes of all.
+The program may modify the tensor while the work is pending. Every operator of PyTorch's OpInfo database is called on a
+blocked stream, with 0-dim host tensors in place of its tensors where it accepts them. The host tensors are overwritten
+before the stream is unblocked; the results must equal the CPU's. By default this uses the first samples of some
+operators; with ``OPENREG_TEST_OPS=all``, all samples and dtypes of all operators.
 """
 
 import zlib
@@ -24,7 +24,7 @@ NAMES = [name for name in OPERATORS if name not in RANDOM | UNCHECKED]
 
 
 def places(arguments: object) -> list[set[int]]:
-    """Which of the tensors, counted through all arguments and lists, can be numbers: one, or all but the first."""
+    """Sets of tensors to replace by 0-dim host tensors, as positions in all arguments: all but the first, or one."""
     usable = [
         k
         for k, tensor in enumerate(tensors(arguments))
@@ -34,7 +34,7 @@ def places(arguments: object) -> list[set[int]]:
 
 
 def with_numbers(arguments: object, place: set[int]) -> object:
-    """The arguments with those tensors, and all that are numbers already, marked as numbers of the host."""
+    """Replaces those tensors by 0-dim tensors. Marks these, and tensors that were 0-dim already, ``on_host``."""
     count = iter(range(len(tensors(arguments))))
 
     def replace(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def on_host(tensor: torch.Tensor) -> bool:
 def copies(
     arguments: object, to: Callable[[torch.Tensor], torch.Tensor]
 ) -> tuple[object, list[torch.Tensor]]:
-    """Copies, where ``to`` puts what is not on the host; and those that are."""
+    """Copies of the arguments, with ``to`` applied to device tensors; and the list of the host tensors."""
     numbers: list[torch.Tensor] = []
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -82,10 +82,10 @@ def forms(op: object) -> Iterator[Callable]:
 
 
 def check_form(function: Callable, arguments: tuple, what: str) -> bool:
-    """False if this cannot be called so, or if the call waits for the device."""
+    """Returns False if the call is rejected or synchronizes."""
     try:
         expected = call(function, copies(arguments, torch.Tensor.clone)[0])
-        call(function, copies(arguments, move)[0])  # its shapes are known from here on
+        call(function, copies(arguments, move)[0])  # later calls hit the launch cache
         there, _ = copies(arguments, move)
         before = torch.openreg.operator_totals().waits
         call(function, there)
@@ -132,7 +132,7 @@ def check(name: str, dtype: torch.dtype) -> int:
 @pytest.mark.parametrize(
     "name", [n for n in NAMES if ALL or "index" in n or "foreach" in n or zlib.crc32(n.encode()) % 4 == 0]
 )
-def test_host_tensors_count_with_their_value_at_the_call(name: str) -> None:
+def test_host_tensors_are_read_at_the_call(name: str) -> None:
     checked = sum(check(name, dtype) for dtype in (DTYPES if ALL else [torch.float32]))
     if checked == 0:
-        pytest.skip("takes no number of the host, or waits")
+        pytest.skip("takes no 0-dim host tensor, or synchronizes")

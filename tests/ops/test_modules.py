@@ -1,4 +1,4 @@
-"""Every layer, loss and optimizer of PyTorch's databases beside the CPU: results and gradients of every input."""
+"""Compares every module and optimizer of PyTorch's databases with the CPU: results, and gradients of all inputs."""
 
 import copy
 
@@ -14,8 +14,8 @@ MODULES = {info.name: info for info in module_db}
 OPTIMIZERS = {info.optim_cls.__name__: info for info in optim_db}
 
 
-def draws(module: nn.Module, training: bool) -> bool:
-    """Whether its results are random; those that are lazy draw their parameters when they are first called."""
+def is_random_module(module: nn.Module, training: bool) -> bool:
+    """Whether the results are random. Lazy modules initialize their parameters at the first call."""
     is_random = isinstance(
         module,
         nn.modules.dropout._DropoutNd | nn.RReLU | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d,
@@ -29,10 +29,10 @@ def draws(module: nn.Module, training: bool) -> bool:
 def step(module: nn.Module, arguments: tuple, device: str) -> tuple[list, list]:
     """The results, and the gradients of the parameters and the inputs."""
 
-    def own(x: torch.Tensor) -> torch.Tensor:
+    def new_leaf(x: torch.Tensor) -> torch.Tensor:
         return x.detach().clone().to(device).requires_grad_(x.requires_grad)
 
-    args, kwargs = map_tensors(own, arguments)
+    args, kwargs = map_tensors(new_leaf, arguments)
     results = tensors(module(*args, **kwargs))
     total = [x.abs().double().sum() for x in results if x.requires_grad]
     if total:
@@ -73,7 +73,7 @@ def test_module(name: str, training: bool) -> None:
             mine = copy.deepcopy(theirs).to(DEVICE)
             arguments = given.forward_input.args, given.forward_input.kwargs
             what = f"{name} {dtype} input {number}"
-            values = not draws(theirs, training)
+            values = not is_random_module(theirs, training)
             for m, t in zip(step(mine, arguments, DEVICE), step(theirs, arguments, "cpu"), strict=True):
                 same(m, t, what, values)
     torch.openreg.synchronize()
@@ -100,19 +100,19 @@ def trained(info: object, settings: dict, device: str) -> list[torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("form", ["one by one", "foreach", "fused"])
+@pytest.mark.parametrize("form", ["for-loop", "foreach", "fused"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer(name: str, form: str) -> None:
     info = OPTIMIZERS[name]
-    if form != "one by one" and form not in info.supported_impls:
-        pytest.skip(f"{name} has no such form")
+    if form != "for-loop" and form not in info.supported_impls:
+        pytest.skip(f"{name} has no {form} implementation")
     compared = 0
     for given in info.optim_inputs_func(device="cpu"):
         forms = {one: one == form for one in ("foreach", "fused") if one in info.supported_impls}
         settings = {**forms, **given.kwargs}
         try:
             theirs = trained(info, settings, "cpu")
-        except (RuntimeError, TypeError, ValueError):  # the CPU does not take these settings together
+        except (RuntimeError, TypeError, ValueError):  # the CPU rejects this combination of settings
             continue
         for m, t in zip(trained(info, settings, DEVICE), theirs, strict=True):
             torch.testing.assert_close(m, t, rtol=1e-4, atol=1e-5)

@@ -1,7 +1,7 @@
-"""Every operator of PyTorch's database beside the CPU.
+"""Compares every operator of PyTorch's OpInfo database with the CPU.
 
-The ordinary tests compare the first sample of each operator in float32 and one other dtype, with the schedule in
-force; `make test-ops` compares all samples of all dtypes in all three schedules.
+By default the first sample of each operator in float32 and one other dtype, in the async schedule;
+`make test-ops` compares all samples of all dtypes in all three schedules.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def test_operator(name: str, schedule: str) -> None:
         if name in MISSING:
             pytest.xfail(f"{MISSING[name]}: {error}")
         raise
-    assert name not in MISSING or compared == 0, f"{name} works: take it out of MISSING"
+    assert name not in MISSING or compared == 0, f"{name} works: remove it from MISSING"
 
 
 def test_exceptions_name_operators() -> None:

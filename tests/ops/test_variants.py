@@ -1,8 +1,8 @@
-"""Every operator as it may be called: on other strides, lazily conjugated, into outputs, in place. All as on the CPU.
+"""Compares variants of every operator with the CPU: strided and conjugated inputs, out variants, in-place variants.
 
-`test_ops.py` compares plain calls. Here are inputs with gaps between their elements, channels last, conjugate views;
-outputs that fit, are empty, have other strides, another shape or a wider dtype; the operator that changes its input.
-Of every third operator the first sample, unless `make test-ops` asks for all operators and six samples.
+`test_ops.py` compares plain calls. Here inputs have gaps between their elements, are channels last or conjugate views;
+outputs match, are empty, or have other strides, another shape or a wider dtype. Uses the first sample of every third
+operator, or six samples of all operators with `make test-ops`.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Arguments = tuple[object, tuple, dict]
 
 
 def copied(x: torch.Tensor) -> torch.Tensor:
-    """The same strides over memory of its own."""
+    """A copy with the same strides."""
     if x.is_conj():
         return copied(x.conj()).conj()
     if x.layout != torch.strided or x.numel() == 0:
@@ -62,7 +62,7 @@ def forms(name: str) -> Iterator[tuple[str, Arguments]]:
 
 
 def fresh(arguments: Arguments, device: str) -> Arguments:
-    """Arguments of one call, on that device with the same strides."""
+    """Copies the arguments to the device, with the same strides."""
     own = map_tensors(copied, arguments)
     if device == "cpu":
         return own
@@ -80,7 +80,7 @@ def same(mine: object, theirs: object, what: str, values: bool = True, strides: 
             close(m, t, what)
 
 
-def either(call: Callable[[], object]) -> tuple[object, Exception | None]:
+def result_or_error(call: Callable[[], object]) -> tuple[object, Exception | None]:
     torch.manual_seed(1)
     try:
         result = call()
@@ -90,12 +90,14 @@ def either(call: Callable[[], object]) -> tuple[object, Exception | None]:
         return None, error
 
 
-def both(what: str, theirs: Callable[[], object], mine: Callable[[], object]) -> tuple[object, object] | None:
-    """What the two return; None if both refuse."""
-    expected, refused = either(theirs)
-    found, refused_here = either(mine)
-    assert (refused is None) == (refused_here is None), f"{what}\nthe CPU: {refused}\nhere: {refused_here}"
-    return None if refused is not None else (found, expected)
+def call_both(
+    what: str, theirs: Callable[[], object], mine: Callable[[], object]
+) -> tuple[object, object] | None:
+    """Returns both results, or None if both calls raise. Fails if only one raises."""
+    expected, raised = result_or_error(theirs)
+    found, raised_here = result_or_error(mine)
+    assert (raised is None) == (raised_here is None), f"{what}\nthe CPU: {raised}\nhere: {raised_here}"
+    return None if raised is not None else (found, expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -104,7 +106,7 @@ def test_strides_of_inputs(name: str) -> None:
     operator = OPERATORS[name]
     for what, arguments in forms(name):
         theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
-        results = both(
+        results = call_both(
             what,
             lambda a=theirs: operator(a[0], *a[1], **a[2]),
             lambda a=mine: operator(a[0], *a[1], **a[2]),
@@ -123,11 +125,11 @@ def wider(x: torch.Tensor) -> torch.Tensor:
 
 
 OUTPUTS = {
-    "that fits": lambda x: torch.zeros(x.shape, dtype=x.dtype),
-    "of nothing": lambda x: torch.empty(0, dtype=x.dtype),
-    "with other strides": reversed_strides,
-    "of another shape": lambda x: torch.zeros([size + 1 for size in x.shape], dtype=x.dtype),
-    "of a wider dtype": wider,
+    "matching": lambda x: torch.zeros(x.shape, dtype=x.dtype),
+    "empty": lambda x: torch.empty(0, dtype=x.dtype),
+    "other strides": reversed_strides,
+    "another shape": lambda x: torch.zeros([size + 1 for size in x.shape], dtype=x.dtype),
+    "wider dtype": wider,
 }
 
 
@@ -137,24 +139,24 @@ def test_outputs(name: str) -> None:
     operator = OPERATORS[name]
     for what, arguments in forms(name):
         a = fresh(arguments, "cpu")
-        made, refused = either(lambda a=a: operator(a[0], *a[1], **a[2]))
-        if refused is not None or any(x.layout != torch.strided for x in tensors(made)):
+        made, raised = result_or_error(lambda a=a: operator(a[0], *a[1], **a[2]))
+        if raised is not None or any(x.layout != torch.strided for x in tensors(made)):
             continue
         for which, output in OUTPUTS.items():
-            for _ in range(2):  # once inferred, once remembered
+            for _ in range(2):  # a cache miss, then a cache hit
                 theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
                 into = [output(x) for x in tensors(made)]
                 into_there = [moved(x) for x in into]
                 pack = (lambda x: x[0]) if isinstance(made, torch.Tensor) else tuple
-                results = both(
-                    f"{what}, an output {which}",
+                results = call_both(
+                    f"{what}, output: {which}",
                     lambda a=theirs, o=into, p=pack: operator(a[0], *a[1], **{**a[2], "out": p(o)}),
                     lambda a=mine, o=into_there, p=pack: operator(a[0], *a[1], **{**a[2], "out": p(o)}),
                 )
                 if results is None:
                     continue
-                keeps_strides = which not in ("of nothing", "of another shape")
-                same(into_there, into, f"{what}, an output {which}", name not in RANDOM, keeps_strides)
+                keeps_strides = which not in ("empty", "another shape")
+                same(into_there, into, f"{what}, output: {which}", name not in RANDOM, keeps_strides)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -163,7 +165,7 @@ def test_in_place(name: str) -> None:
     operator = OPERATORS[name]
     for what, arguments in forms(name):
         theirs, mine = (fresh(arguments, device) for device in ("cpu", DEVICE))
-        results = both(
+        results = call_both(
             f"{what}, in place",
             lambda a=theirs: operator.inplace_variant(a[0], *a[1], **a[2]),
             lambda a=mine: operator.inplace_variant(a[0], *a[1], **a[2]),

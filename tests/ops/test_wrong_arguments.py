@@ -1,7 +1,7 @@
-"""Wrong arguments for every operator: what the CPU refuses is refused at the call, in the CPU's words.
+"""Wrong arguments for every operator: arguments that the CPU rejects raise the CPU's error at the call.
 
-They are those of PyTorch's database, and its samples with one argument changed: another size, dtype, number of
-dimensions, or number. Only what depends on data is refused later, when the kernel has seen the data.
+The arguments are the error inputs of PyTorch's OpInfo database, and its samples with one argument changed: another
+size, dtype, number of dimensions, or number. Only data-dependent errors are raised later, by the kernel.
 """
 
 import random
@@ -18,7 +18,7 @@ CHANGES = 40 if ALL else 4
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool, torch.complex64]
 NAMES = [name for name in OPERATORS if name not in CRASH_THE_CPU | set(OTHERWISE_REFUSED)]
 
-ABOUT_DATA = re.compile(
+DATA_DEPENDENT = re.compile(
     r"out of (DATA )?bounds|out of range|in the valid range|setStorage|"  # indices
     r"cannot be broadcast to indexing result|INTERNAL ASSERT.*IndexKernel|"  # masks
     r"Number of elements of source < number of ones in mask|"
@@ -32,20 +32,20 @@ Arguments = tuple[object, tuple, dict]
 
 
 def outcome(call: Callable[[], object]) -> tuple[str, str]:
-    """The kind and the first line of what it raises, without the names of devices, types and kernels."""
+    """Type and first line of the exception, without the names of devices, types and kernels."""
     try:
         call()
     except Exception as error:
-        words = (str(error).splitlines() or [""])[0]
-        words = re.sub(r"torch\.(\w+)Tensor|(?:CPU|openreg)(\w+)Type", lambda m: m[1] or m[2], words)
-        words = re.sub(r"openreg:0|\bcpu\b|\bmeta\b", "device", words)
-        return type(error).__name__, re.sub(r'"\w+" (not implemented for)', r"\1", words)
+        message = (str(error).splitlines() or [""])[0]
+        message = re.sub(r"torch\.(\w+)Tensor|(?:CPU|openreg)(\w+)Type", lambda m: m[1] or m[2], message)
+        message = re.sub(r"openreg:0|\bcpu\b|\bmeta\b", "device", message)
+        return type(error).__name__, re.sub(r'"\w+" (not implemented for)', r"\1", message)
     return "nothing", ""
 
 
-def refused_late() -> str:
-    kind, words = outcome(torch.openreg.synchronize)
-    return "" if kind == "nothing" else words
+def late_error() -> str:
+    kind, message = outcome(torch.openreg.synchronize)
+    return "" if kind == "nothing" else message
 
 
 def resized(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
@@ -61,18 +61,18 @@ def emptied(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
     return x.narrow(rng.randrange(x.dim()), 0, 0) if x.dim() > 0 else None
 
 
-def of_other_dimensions(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
+def with_other_rank(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
     if x.dim() == 0 or x.numel() == 0 or rng.random() < 0.5:
         return x.unsqueeze(rng.randrange(x.dim() + 1))
     return x.select(rng.randrange(x.dim()), 0)
 
 
-def of_other_dtype(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
+def with_other_dtype(x: torch.Tensor, rng: random.Random) -> torch.Tensor | None:
     return x.to(rng.choice(DTYPES))
 
 
 def changed(leaves: list, rng: random.Random) -> list | None:
-    """The leaves with one of them changed, or None if that cannot be done."""
+    """The leaves with one of them changed, or None if that is not possible."""
     numbers = [i for i, x in enumerate(leaves) if type(x) in (int, float)]
     tensors = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
     if numbers and (not tensors or rng.random() < 0.15):
@@ -82,7 +82,7 @@ def changed(leaves: list, rng: random.Random) -> list | None:
     if not tensors:
         return None
     i = rng.choice(tensors)
-    change = rng.choice([resized, resized, resized, emptied, of_other_dimensions, of_other_dtype])
+    change = rng.choice([resized, resized, resized, emptied, with_other_rank, with_other_dtype])
     with_change = change(leaves[i], rng)
     return None if with_change is None else [*leaves[:i], with_change.clone(), *leaves[i + 1 :]]
 
@@ -111,20 +111,20 @@ def check(what: str, theirs: Callable[[], object], mine: Callable[[], object]) -
     expected = outcome(theirs)
     torch.openreg.synchronize()
     found = outcome(mine)
-    late = refused_late()
+    late = late_error()
     if late:
-        assert ABOUT_DATA.search(late), f"{what}\nthe CPU: {expected}\nrefused late: {late}"
-    elif ABOUT_DATA.search(expected[1]):
+        assert DATA_DEPENDENT.search(late), f"{what}\nthe CPU: {expected}\nraised late: {late}"
+    elif DATA_DEPENDENT.search(expected[1]):
         assert found[0] in (expected[0], "AcceleratorError"), f"{what}\nthe CPU: {expected}\nhere: {found}"
     elif (
         found[0] != "nothing" or "not implemented for" not in expected[1]
-    ):  # CUDA has dtypes that the CPU lacks
+    ):  # CUDA supports dtypes that the CPU does not
         assert found == expected, what
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_changed_argument(name: str) -> None:
+def test_modified_samples(name: str) -> None:
     operator = OPERATORS[name]
     for what, theirs in changed_samples(name):
         mine = map_tensors(lambda t: t.to("openreg"), theirs)
@@ -143,13 +143,13 @@ def calls(name: str, device: str) -> list[Callable[[], object]]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [name for name in NAMES if OPERATORS[name].error_inputs_func])
-def test_wrong_arguments_of_the_database(name: str) -> None:
+def test_error_inputs(name: str) -> None:
     theirs, mine = calls(name, "cpu"), calls(name, "openreg")
     if len(theirs) == len(mine):
         for i, pair in enumerate(zip(theirs, mine, strict=True)):
             check(f"{name}, number {i}", *pair)
         return
-    for i, call in enumerate(mine):  # there are some for accelerators, as tensors of two devices
+    for i, call in enumerate(mine):  # some are for accelerators only, such as tensors on two devices
         kind, _ = outcome(call)
-        late = refused_late()
-        assert kind != "nothing" or ABOUT_DATA.search(late), f"{name}, number {i}: {late or 'not refused'}"
+        late = late_error()
+        assert kind != "nothing" or DATA_DEPENDENT.search(late), f"{name}, number {i}: {late or 'no error'}"

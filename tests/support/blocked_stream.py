@@ -1,4 +1,4 @@
-"""A stream that is kept busy until it is let go: how tests see what happens while work is pending."""
+"""Blocks a stream, so that tests can observe the device while work is pending."""
 
 import contextlib
 import ctypes
@@ -17,12 +17,12 @@ _runtime.orLaunchHostFunc.argtypes = [ctypes.c_void_p, _FUNCTION, ctypes.c_void_
 
 @contextlib.contextmanager
 def held(stream: torch.Stream) -> Iterator[None]:
-    """Work that is given to ``stream`` inside of the block does not run before the block ends.
+    """Work that is launched on ``stream`` inside the block does not run before the block ends.
 
-    Nothing is pending in the blocking schedule, so a block there is asynchronous.
+    The blocking schedule has no pending work, so the block runs in the async schedule there.
     """
-    let_go = threading.Event()
-    function = _FUNCTION(lambda _: let_go.wait(60) and None)
+    released = threading.Event()
+    function = _FUNCTION(lambda _: released.wait(60) and None)
     with contextlib.ExitStack() as stack:
         if torch.openreg.get_schedule().name == "blocking":
             stack.enter_context(torch.openreg.schedule("async"))
@@ -30,12 +30,12 @@ def held(stream: torch.Stream) -> Iterator[None]:
         try:
             yield
         finally:
-            let_go.set()
+            released.set()
             stream.synchronize()
 
 
-def hold_for_ever(stream: torch.Stream) -> None:
-    """Work that is given to ``stream`` from now on never runs: for a process that is about to be killed."""
+def block_forever(stream: torch.Stream) -> None:
+    """Blocks ``stream`` until the process ends: for a process that is about to be killed."""
     function = _FUNCTION(lambda _: threading.Event().wait())
     _kept.append(function)
     assert _runtime.orLaunchHostFunc(stream.native_handle, function, None) == 0

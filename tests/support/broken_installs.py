@@ -1,4 +1,4 @@
-"""Ways in which an installation of the package can be broken, and what is said of each."""
+"""Ways to break an installation of the package, and the text that each error contains."""
 
 import subprocess
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def _overwritten(path: Path, content: bytes) -> None:
 
 
 def _stale(package: Path) -> None:
-    """A runtime from a build that did not have today's functions."""
+    """A runtime library without the symbols that the integration needs, as from an older build."""
     subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", package / "lib/libopenreg.so"], check=True)
 
 
@@ -31,7 +31,7 @@ def _cut_short(package: Path) -> None:
     _overwritten(library, library.read_bytes()[: library.stat().st_size // 2])
 
 
-# How the package is broken, and what the error and the doctor say of it.
+# Function that breaks the package, and text that the error and the doctor's report contain.
 BROKEN: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "no runtime": (lambda p: _missing(p, "lib/libopenreg.so"), ["libopenreg.so", "No such file"]),
     "no integration": (

@@ -1,4 +1,4 @@
-"""A headless browser for tests of pages: what a program inside of the page finds out."""
+"""A headless browser for tests of HTML pages: runs JavaScript in the page and returns its result."""
 
 import json
 import re
@@ -18,7 +18,7 @@ needs_browser = pytest.mark.skipif(
 
 
 def browse(page: Path, *options: str) -> str:
-    """Opens the page with the network off and returns its document as it is in the end."""
+    """Opens the page without network access; returns the browser's output, e.g. the DOM with ``--dump-dom``."""
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run(
             [
@@ -43,9 +43,7 @@ def browse(page: Path, *options: str) -> str:
 
 
 def ask(page: Path, program: str, *options: str) -> dict:
-    """Runs a program in the page, once it is loaded. What the program's function returns comes back; what it
-    throws fails the test.
-    """
+    """Runs JavaScript in the loaded page and returns its return value. An exception in the page fails the test."""
     probe = """
 <script>
 const errors = [];
@@ -60,13 +58,13 @@ window.addEventListener("load", () => setTimeout(async () => {
 }, 50));
 </script>
 """
-    asking = page.with_name(f"asking-{page.name}")
-    asking.write_text(page.read_text().replace("<head>", "<head>" + probe % program, 1))
-    document = browse(asking, "--dump-dom", *options)
+    instrumented = page.with_name(f"instrumented-{page.name}")
+    instrumented.write_text(page.read_text().replace("<head>", "<head>" + probe % program, 1))
+    document = browse(instrumented, "--dump-dom", *options)
     found = re.search(r'<pre id="answer">([^<]*)</pre>', document)
     assert found, document[-2000:]
     import base64
 
-    said = json.loads(base64.b64decode(found[1]))
-    assert said["errors"] == []
-    return said["answer"]
+    result = json.loads(base64.b64decode(found[1]))
+    assert result["errors"] == []
+    return result["answer"]

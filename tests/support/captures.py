@@ -1,4 +1,4 @@
-"""Captures of work into graphs, for the tests of graphs."""
+"""Captures graphs, for the tests of graphs."""
 
 import torch
 
@@ -7,7 +7,7 @@ DEVICE = "openreg"
 
 
 def capture(function, **options):
-    """The graph of one call of the function, and what the function returned."""
+    """Captures one call of the function. Returns the graph and the function's result."""
     graph = openreg.OpenRegGraph()
     with openreg.graph(graph, **options):
         result = function()
@@ -15,7 +15,7 @@ def capture(function, **options):
 
 
 def side_streams(count):
-    """Streams that are neither each other nor the one on which ``capture`` captures: pools hand out in turn."""
+    """Distinct streams, none of which is the stream of ``capture``: stream pools return streams round robin."""
     capture(lambda: torch.ones(1, device=DEVICE))
     taken = {openreg.graph.default_capture_stream.stream_id}
     while len(taken) <= count:

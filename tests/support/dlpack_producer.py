@@ -1,4 +1,4 @@
-"""Device memory that torch knows nothing of: allocated with the runtime, described by DLPack's structs."""
+"""Device memory that PyTorch does not own: allocated with the runtime, described by DLPack's structs."""
 
 import ctypes
 import pathlib
@@ -31,7 +31,7 @@ class _DLManagedTensor(ctypes.Structure):
 
 
 class device_array:
-    """Float32 numbers on a device, which it frees when it goes."""
+    """A float32 array in device memory. The destructor frees the memory."""
 
     def __init__(self, values: list[float], device: int) -> None:
         self.device, self.length, self.released = device, len(values), 0

@@ -1,7 +1,7 @@
-"""Runs code in an interpreter of its own, for tests of what happens when torch is imported.
+"""Runs code in a separate interpreter, for tests of the import of torch.
 
-The interpreter starts outside the repository, which must not matter, and without the
-variables that decide how the device is loaded.
+The interpreter starts outside the repository, and without the environment variables that
+control how the device is loaded.
 """
 
 import functools
@@ -20,7 +20,7 @@ from torch_openreg import _loader
 
 TIMEOUT = 120
 
-# The device is there, under all of its names, and computes.
+# Checks that the device is available under all of its names and runs a kernel.
 WORKS = """
 import sys, torch, torch_openreg
 assert torch.openreg is torch_openreg.openreg is sys.modules["torch.openreg"] is torch_openreg._autoload()
@@ -31,11 +31,11 @@ assert (torch.ones(2, device="openreg") + 1).tolist() == [2, 2]
 
 
 def environment(path: list[Path] | None = None, **variables: str) -> dict[str, str]:
-    """This process's environment with `path` first on PYTHONPATH."""
+    """This process's environment with `path` first on PYTHONPATH, without variables of the device."""
     kept = {
         k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD" and "OPENREG" not in k
     }
-    if _loader.find_gpu(torch) is not None:  # these tests are about the device
+    if _loader.find_gpu(torch) is not None:  # load the device although there is a GPU
         kept[_loader.AUTOLOAD] = "1"
     inherited = [kept["PYTHONPATH"]] if kept.get("PYTHONPATH") else []
     kept["PYTHONPATH"] = os.pathsep.join([*map(str, path or []), *inherited])
@@ -51,7 +51,7 @@ def python(
     timeout: int = TIMEOUT,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the interpreter with these arguments and expects it to end with `code`."""
+    """Runs the interpreter with these arguments and checks that its exit code is `code`."""
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -62,12 +62,12 @@ def python(
             cwd=cwd or elsewhere,
             env=environment(path, **variables),
         )
-    assert done.returncode == code, f"ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
 def execute(source: str, *arguments: str, **options: object) -> str:
-    """Runs the source, whose assertions are the test, and returns what it printed, stripped."""
+    """Runs the source, whose assertions are the test, and returns its standard output, stripped."""
     return python("-c", textwrap.dedent(source), *arguments, **options).stdout.strip()
 
 
@@ -77,9 +77,9 @@ preamble, programs = json.load(sys.stdin)
 exec(preamble)
 ended = {}
 for name, program in programs.items():
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         if (child := os.fork()) == 0:
-            os.dup2(said.fileno(), 1), os.dup2(said.fileno(), 2)
+            os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
             signal.alarm(60)
             try:
                 exec(compile(program, name, "exec"), globals())
@@ -90,42 +90,42 @@ for name, program in programs.items():
             sys.stdout.flush()
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said.seek(0)
-        ended[name] = [code, said.read()]
+        output.seek(0)
+        ended[name] = [code, output.read()]
 print(json.dumps(ended))
 """
 
 
 def execute_each(preamble: str, programs: dict[str, str]) -> dict[str, tuple[int, str]]:
-    """Runs each program in a process of its own, so that one may crash; how it ended, and what it printed.
+    """Runs each program in a separate process, so that one may crash. Returns exit codes and output.
 
-    They are forked from one interpreter in which the preamble has run: it imports, and uses no device.
+    The processes are forked from one interpreter that ran the preamble: imports, without use of the device.
     """
     done = python("-c", _FORKER, stdin=json.dumps([preamble, programs]), timeout=60 * len(programs))
-    return {name: (code, said) for name, (code, said) in json.loads(done.stdout).items()}
+    return {name: (code, output) for name, (code, output) in json.loads(done.stdout).items()}
 
 
 def doctor(code: int, *arguments: str, **options: object) -> str:
-    """What the doctor prints."""
+    """Runs the doctor, checks its exit code and returns its output."""
     return python("-m", "torch_openreg", "doctor", *arguments, code=code, **options).stdout
 
 
 @functools.cache
 def installed() -> Path:
-    """The folder in which the package under test is installed."""
+    """The folder where the package under test is installed."""
     found = execute("import importlib.metadata as m; print(m.distribution('torch_openreg').locate_file(''))")
     return Path(found)
 
 
 def copy_of_installed(target: Path) -> Path:
-    """A copy of the package and its entry point, to be broken and put first on the path. Returns it."""
+    """Copies the package and its entry point, to break the copy and put it first on the path. Returns the copy."""
     for source in installed().glob("torch_openreg*"):
         shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     return target / "torch_openreg"
 
 
 def backend(target: Path, name: str, source: str) -> Path:
-    """A distribution whose `torch.backends` entry point calls `autoload` of the source. Returns `target`."""
+    """Writes a distribution whose `torch.backends` entry point calls `autoload` of the source. Returns `target`."""
     info = target / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

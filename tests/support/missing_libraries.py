@@ -1,4 +1,4 @@
-"""What a test module says when its library is not installed."""
+"""Skips a test module whose library is not installed."""
 
 from types import ModuleType
 

@@ -1,6 +1,6 @@
-"""Another process of a test: it does what it is asked to, one thing after the other, and keeps what it is told to.
+"""A second process for a test: calls functions on request, one at a time, and keeps objects between calls.
 
-Starting one imports torch, so tests share one where they can.
+Starting one imports torch, so tests share one where possible.
 """
 
 import os
@@ -20,12 +20,12 @@ class Peer:
         there.close()
 
     def begin(self, function: Any, *arguments: Any) -> None:
-        """Asks the other process to call ``function(kept, *arguments)``; ``kept`` is a dict of its own."""
+        """Starts ``function(kept, *arguments)`` in the other process; ``kept`` is a dict of that process."""
         self.connection.send((function, arguments))
 
     def end(self) -> Any:
-        """What the function returned. What it raised is raised here as a RuntimeError with its type's name."""
-        assert self.connection.poll(60), "no answer from the other process"
+        """Returns the function's result. Its exception is raised here as a RuntimeError with the name of its type."""
+        assert self.connection.poll(60), "timeout: no result from the other process"
         worked, value = self.connection.recv()
         if not worked:
             raise RuntimeError(value)
@@ -40,7 +40,7 @@ class Peer:
         self.process.join()
 
     def close(self) -> None:
-        """Its files are closed, here; it has ended."""
+        """Closes the file descriptors of an ended process."""
         self.connection.close()
         self.process.close()
 
@@ -57,8 +57,8 @@ def _serve(connection: Connection) -> None:
         try:
             request = connection.recv()
         except EOFError:
-            os._exit(3)  # the test has gone
-        except Exception as error:  # what was sent could not be rebuilt
+            os._exit(3)  # the test process has ended
+        except Exception as error:  # the request could not be unpickled
             connection.send((False, f"{type(error).__name__}: {error}"))
             continue
         if request is None:
@@ -71,12 +71,12 @@ def _serve(connection: Connection) -> None:
         del request, arguments
         try:
             connection.send(answer)
-        except Exception as error:  # what it returned could not be sent
+        except Exception as error:  # the result could not be pickled
             connection.send((False, f"{type(error).__name__}: {error}"))
         del answer
 
 
-# ---- What it can be asked to do
+# ---- Functions to call in the other process
 
 
 def keep(kept: dict, value: Any) -> None:
@@ -111,7 +111,7 @@ def make_and_forget(kept: dict, *size: int) -> torch.Tensor:
 
 
 def describe(kept: dict, tensors: list[torch.Tensor]) -> list[tuple]:
-    """Where each tensor's storage and data are, and what it is."""
+    """Storage, data offset and properties of each tensor."""
     return [
         (
             t.untyped_storage()._cdata,
@@ -135,7 +135,7 @@ def same_storage_as_kept(kept: dict, tensor: torch.Tensor) -> bool:
 
 
 def call(kept: dict, name: str) -> Any:
-    """Calls a method of what is kept."""
+    """Calls a method of the kept object."""
     return getattr(kept["value"], name)()
 
 
@@ -148,14 +148,14 @@ def send_back_clone(kept: dict) -> torch.Tensor:
 
 
 def begin_sum(kept: dict, tensor: torch.Tensor) -> bool:
-    """Launches work on what is received, and says whether it is done already."""
+    """Launches work on the received tensor. Returns whether it is already complete."""
     with torch.openreg.schedule("async"):
         kept["value"] = tensor.sum()
         return torch.openreg.current_stream().query()
 
 
 def wait_and_read_later(kept: dict, event: torch.Event) -> bool:
-    """Launches work behind the event, and says whether it is done already."""
+    """Launches work that waits for the event. Returns whether it is already complete."""
     with torch.openreg.schedule("async"):
         event.wait()
         kept["value"] = torch.ones(3, device="openreg") * 2
@@ -172,7 +172,7 @@ def query_made_event(kept: dict) -> bool:
 
 
 def double_what_comes(there: Any, back: Any) -> None:
-    """Sends back twice of each tensor, and overwrites what came."""
+    """Sends back each tensor multiplied by two, and overwrites the received tensor."""
     for tensor in iter(there.get, None):
         back.put(tensor * 2)
         tensor.fill_(-1)
@@ -193,11 +193,11 @@ def memory(kept: dict) -> tuple[int, int]:
 
 
 def record_busy(kept: dict, event: torch.Event) -> None:
-    """Records an event behind work that never ends."""
-    from blocked_stream import hold_for_ever
+    """Records an event after work that never completes."""
+    from blocked_stream import block_forever
 
     torch.openreg.set_schedule("async")
-    hold_for_ever(torch.openreg.current_stream())
+    block_forever(torch.openreg.current_stream())
     event.record()
     kept["event"] = event
 

@@ -1,4 +1,4 @@
-"""Every operator of PyTorch that takes a generator, found in the schemas, and arguments to call it with."""
+"""Every PyTorch operator that takes a generator, found in the schemas, with arguments to call it."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _VALUES = {
     "lower": 0.1,
     "upper": 0.4,
 }
-# What an operator wants that has other names for these, or another kind of tensor.
+# Arguments of operators whose parameters have other names or types.
 _OF_OPERATOR = {
     "aten::random_.from": {"from": 3, "to": 90},
     "aten::random_.to": {"to": 90},
@@ -52,7 +52,7 @@ def operator(name: str) -> torch._ops.OpOverload:
 
 
 def call(name: str, generator: torch.Generator | None, device: str) -> list[torch.Tensor]:
-    """Calls the operator on fresh arguments and returns what it has made."""
+    """Calls the operator on new arguments and returns its results."""
     op = operator(name)
     values = _VALUES | _OF_OPERATOR.get(name, {})
     positional, keywords = [], {"generator": generator}
@@ -61,7 +61,7 @@ def call(name: str, generator: torch.Generator | None, device: str) -> list[torc
         if "Generator" in kind:
             continue
         if argument.name.startswith("out"):
-            size = 64 if name == "aten::normal.Tensor_float_out" else 0  # the CPU does not resize that one
+            size = 64 if name == "aten::normal.Tensor_float_out" else 0  # the CPU does not resize this output
             value = torch.empty(size, device=device, dtype=_OUTPUTS.get((name, argument.name)))
         elif kind == "Tensor":
             value = torch.full((64,), 0.5, device=device)
@@ -70,7 +70,7 @@ def call(name: str, generator: torch.Generator | None, device: str) -> list[torc
             elif argument.name == "high":
                 value = torch.tensor(100)
             elif "rrelu" in name:
-                value.neg_()  # positive numbers are left alone
+                value.neg_()  # only negative numbers are random
         elif argument.name in values:
             value = values[argument.name]
         elif argument.name == "device" and name.removeprefix("aten::").startswith(_FACTORIES):
@@ -78,7 +78,7 @@ def call(name: str, generator: torch.Generator | None, device: str) -> list[torc
         elif argument.has_default_value():
             continue
         else:
-            raise TypeError(f"{name} wants {argument.name} of type {kind}")
+            raise TypeError(f"no value for the argument {argument.name} of type {kind} of {name}")
         if argument.kwarg_only:
             keywords[argument.name] = value
         else:

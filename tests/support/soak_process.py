@@ -1,7 +1,7 @@
-"""A long run of tensors between processes: ``ipc(seconds, seed)``.
+"""Soak test of tensors shared between processes: ``ipc(seconds, seed)``.
 
-Tensors of random sizes go to another process and back with checksums, some are kept there for a while, some
-are received here and kept, and now and then the other process is killed. At the end nothing may be left.
+Sends tensors of random sizes to another process and receives others, with checksums. Both processes keep some
+tensors for a while, and sometimes the other process is killed. At the end no memory or file may be leaked.
 """
 
 import gc
@@ -15,7 +15,7 @@ import torch
 
 
 def check(kept: dict, tensor: torch.Tensor, number: int, keep_as: int | None) -> tuple[float, torch.Tensor]:
-    """The sum of what came, and a new tensor; what came is changed."""
+    """Returns the sum of the received tensor, and a new tensor. Modifies the received tensor."""
     total = tensor.double().sum().item()
     tensor.add_(1)
     if keep_as is not None:
@@ -33,12 +33,12 @@ def sum_of_kept(kept: dict) -> float:
 
 
 def ipc(seconds: float, seed: int, alone: bool = True) -> dict[str, Any]:
-    """Runs for that long and returns what was done; raises if a byte is wrong or anything is left.
+    """Runs for that time and returns counters. Raises on wrong data or a leak.
 
-    ``alone``: nothing else uses the device or opens files meanwhile, so that what is left can be told.
+    ``alone``: nothing else uses the device or opens files meanwhile, so leaks can be detected.
     """
     chance = random.Random(seed)
-    other = peer.Peer()  # what the first one opens for all of them is not counted
+    other = peer.Peer()  # what the first process opens once is not a leak
     other.ask(check, torch.ones(4, device="openreg"), 0, None)
     gc.collect()
     torch.openreg.ipc_collect()
@@ -64,19 +64,19 @@ def ipc(seconds: float, seed: int, alone: bool = True) -> dict[str, Any]:
         del tensor, answer
         done["tensors"] += 2
         done["bytes"] += 6 * size
-        fate = chance.random()
-        if fate < 0.05:
+        action = chance.random()
+        if action < 0.05:
             assert other.ask(sum_of_kept) == expected
             expected = 0.0
-        elif fate < 0.08:
+        elif action < 0.08:
             for kept, number in here:
                 assert bool((kept == number).all())
             here.clear()
-        elif fate < 0.085:
+        elif action < 0.085:
             other.kill()
             other.close()
             done["kills"] += 1
-            for kept, number in here:  # what a killed process has sent stays with those who have it
+            for kept, number in here:  # tensors of a killed process stay valid here
                 assert bool((kept == number).all())
             other, expected = peer.Peer(), 0.0
     assert other.ask(sum_of_kept) == expected
@@ -90,9 +90,9 @@ def ipc(seconds: float, seed: int, alone: bool = True) -> dict[str, Any]:
     if not alone:
         return done
     left = torch.accelerator.memory_allocated() - before
-    assert left == 0, f"{left} bytes are left"
+    assert left == 0, f"{left} bytes of device memory are leaked"
     more = len(os.listdir("/proc/self/fd")) - files
-    assert more <= 0, f"{more} files are left"
+    assert more <= 0, f"{more} file descriptors are leaked"
     return done
 
 

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler, read back."""
+"""Parses traces of torch.profiler."""
 
 import json
 
@@ -9,7 +9,7 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 class Trace:
-    """A Chrome trace, read back."""
+    """A parsed Chrome trace."""
 
     def __init__(self, profiler, folder):
         path = folder / f"trace{len(list(folder.iterdir()))}.json"
