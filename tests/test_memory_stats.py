@@ -340,7 +340,7 @@ def test_private_pool_statistics_are_kept_until_reset():
 
 
 def test_allocation_waits_for_memory_that_another_thread_is_freeing():
-    """The device has 8 GiB. One thread allocates 4 to 6 GiB in turn, another one empties the cache."""
+    """The device has 8 GiB. One thread allocates 4 to 6 GiB repeatedly while another empties the cache."""
 
     def work() -> None:
         try:

@@ -1,7 +1,8 @@
 """The public interface under modes that replace tensors: FakeTensorMode and LocalTensorMode.
 
 Tensors of these modes have no memory, and C++ code that reads it would crash. So each group of functions runs in a
-separate process. A function must return the same type as without the mode, and must raise for tensors without memory.
+separate process. A function must return the same type as without the mode. An RNG state without memory must raise, and
+other uses of tensors without memory must not crash.
 """
 
 import pytest

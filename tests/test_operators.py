@@ -432,7 +432,7 @@ def test_operators_that_branch_on_the_device_type():
 
 
 def test_output_plan_is_not_reused_for_another_output_shape():
-    """The output shape of logcumsumexp comes from its kernel, and depends on whether the output is resized."""
+    """The output plan of logcumsumexp comes from its kernel. It is not valid for an output of another shape."""
     x = torch.randn(3, 4)
     for _ in range(3):
         for output in (torch.empty(0), torch.empty(3, 4)):
@@ -443,7 +443,7 @@ def test_output_plan_is_not_reused_for_another_output_shape():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_default_dtype_is_read_at_the_call(seed):
-    """It is global to all threads. Operators that depend on one other than float32 run before the call returns."""
+    """It is global to all threads. Operators run before the call returns if they depend on another than float32."""
     x = torch.tensor([1, 2, 7])
     with torch.openreg.schedule("adversarial", seed=seed):
         torch.set_default_dtype(torch.float64)
