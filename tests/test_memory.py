@@ -1,4 +1,4 @@
-"""Device memory that is out of the host's reach and runs out, and pinned host memory."""
+"""Device memory: host access, caching, reuse, out of memory. Pinned host memory."""
 
 import ctypes
 import subprocess
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("clean_memory")
 
 
 @pytest.mark.parametrize("access", ["ctypes.string_at(p, 1)", "ctypes.memset(p, 0, 1)"])
-def test_a_host_access_through_a_device_pointer_faults(access):
+def test_host_access_to_device_pointer_faults(access):
     program = f"import torch, ctypes; p = torch.ones(16, device='openreg').data_ptr(); {access}"
     child = subprocess.run([sys.executable, "-c", program], capture_output=True)
     assert child.returncode == -11, child.stderr.decode()
@@ -37,7 +37,7 @@ def test_sizes_round_to_512_and_freed_memory_stays_reserved():
     assert torch.accelerator.memory_reserved() == reserved
 
 
-def test_a_freed_block_is_reused_at_once():
+def test_freed_block_is_reused_immediately():
     a = torch.empty(1000, device="openreg")
     pointer = a.data_ptr()
     del a
@@ -46,7 +46,7 @@ def test_a_freed_block_is_reused_at_once():
     assert b.data_ptr() == pointer
 
 
-def test_empty_cache_gives_memory_back():
+def test_empty_cache_releases_memory():
     a = torch.empty(64 * MIB, dtype=torch.uint8, device="openreg")
     free, total = torch.accelerator.get_memory_info()
     del a
@@ -56,13 +56,13 @@ def test_empty_cache_gives_memory_back():
     assert free_after - free >= 64 * MIB
 
 
-def test_zero_bytes():
+def test_zero_byte_allocation():
     a = torch.empty(0, device="openreg")
     assert a.data_ptr() == 0 and a.sum().item() == 0
 
 
 @pytest.mark.parametrize("size", [1 << 50, 9 << 30])
-def test_out_of_memory_says_what_and_the_program_goes_on(size):
+def test_out_of_memory_reports_sizes_and_is_recoverable(size):
     with pytest.raises(
         torch.OutOfMemoryError, match=r"(?s)Tried to allocate .*total capacity of 8.00 GiB.*OPENREG_MEMORY"
     ):
@@ -70,7 +70,7 @@ def test_out_of_memory_says_what_and_the_program_goes_on(size):
     assert torch.ones(4, device="openreg").sum().item() == 4
 
 
-def test_cached_memory_is_given_back_before_giving_up():
+def test_cached_memory_is_released_before_out_of_memory():
     half = torch.empty(5 << 30, dtype=torch.uint8, device="openreg")
     del half
     other = torch.empty(6 << 30, dtype=torch.uint8, device="openreg")
@@ -79,7 +79,7 @@ def test_cached_memory_is_given_back_before_giving_up():
     torch.accelerator.empty_cache()
 
 
-def test_record_stream_delays_reuse_until_the_stream_has_passed():
+def test_record_stream_delays_reuse_until_stream_work_completes():
     stream = torch.openreg.Stream()
     a = torch.empty(3000, device="openreg")
     pointer = a.data_ptr()
@@ -92,11 +92,11 @@ def test_record_stream_delays_reuse_until_the_stream_has_passed():
     assert pointer in {t.data_ptr() for t in taken}
 
 
-def test_record_stream_knows_streams_of_other_devices():
-    """Numbers of streams are the same on every device; the streams are not."""
+def test_record_stream_with_stream_of_another_device():
+    """Stream ids are the same on every device, but the streams are different."""
 
     def pending() -> int:
-        torch.openreg.empty_cache()  # looks after what waits
+        torch.openreg.empty_cache()  # processes pending frees
         stats = torch.openreg.memory_stats(0)
         return stats["active.all.current"] - stats["allocation.all.current"]
 
@@ -109,7 +109,7 @@ def test_record_stream_knows_streams_of_other_devices():
     assert pending() == 0
 
 
-def test_another_stream_does_not_take_a_freed_block():
+def test_freed_block_is_not_reused_by_another_stream():
     a = torch.empty(5000, device="openreg")
     pointer = a.data_ptr()
     del a
@@ -119,7 +119,7 @@ def test_another_stream_does_not_take_a_freed_block():
     assert torch.empty(5000, device="openreg").data_ptr() == pointer
 
 
-def test_memory_stats_count():
+def test_memory_stats_count_allocations():
     torch.accelerator.reset_peak_memory_stats()
     before = torch.accelerator.memory_stats()
     a = torch.empty(MIB, dtype=torch.uint8, device="openreg")
@@ -129,7 +129,7 @@ def test_memory_stats_count():
     assert torch.accelerator.max_memory_allocated() >= before["allocated_bytes.all.current"] + MIB
 
 
-def test_splitting_and_merging_lose_no_byte():
+def test_splitting_and_merging_lose_no_memory():
     import random
 
     random.seed(0)
@@ -162,7 +162,7 @@ def test_pinned_memory():
         torch.ones(2, device="openreg").pin_memory()
 
 
-def test_non_blocking_copies_from_and_to_pinned_memory_do_not_wait():
+def test_non_blocking_copies_from_and_to_pinned_memory_do_not_synchronize():
     stream = torch.openreg.Stream()
     source, out = torch.arange(100_000.0).pin_memory(), torch.zeros(100_000).pin_memory()
     with torch.openreg.stream(stream), held(stream):
@@ -191,13 +191,13 @@ def test_pageable_sources_may_change_after_a_non_blocking_copy():
     assert a.sum().item() == 100_000
 
 
-def test_data_loader_pins():
+def test_data_loader_pins_batches():
     data = torch.utils.data.TensorDataset(torch.arange(10.0))
     for (batch,) in torch.utils.data.DataLoader(data, batch_size=5, pin_memory=True):
         assert batch.is_pinned()
 
 
-def test_the_pointer_tells_the_device():
+def test_allocation_counts_for_the_tensors_device():
     a = torch.ones(4, device="openreg:1")
     assert ctypes.c_void_p(a.data_ptr()).value == a.data_ptr()
     assert torch.accelerator.memory_allocated("openreg:1") >= 512

@@ -17,20 +17,20 @@ def settings(clean_memory):
     torch.openreg.memory._set_allocator_settings("")
 
 
-def taken_by(size: float) -> float:
+def allocated_for(size: float) -> float:
     before = torch.openreg.memory_allocated()
     a = bytes_of(size)  # noqa: F841
     return torch.openreg.memory_allocated() - before
 
 
-def test_large_blocks_are_not_split(settings):
+def test_blocks_above_max_split_size_are_not_split(settings):
     settings("max_split_size_mb:32")
     big = bytes_of(64 * MIB)
     begin = big.data_ptr()
     del big
     small = bytes_of(4 * MIB)
     assert not begin <= small.data_ptr() < begin + 64 * MIB
-    taken = bytes_of(60 * MIB)  # near enough: takes it whole
+    taken = bytes_of(60 * MIB)  # close in size: uses the whole block
     assert taken.data_ptr() == begin
     stats = torch.openreg.memory_stats()
     assert stats["max_split_size"] == 32 * MIB
@@ -39,32 +39,32 @@ def test_large_blocks_are_not_split(settings):
     other = bytes_of(40 * MIB)  # 24 MiB would be wasted
     assert not begin <= other.data_ptr() < begin + 64 * MIB
     settings("")
-    assert bytes_of(30 * MIB).data_ptr() == begin  # and now it is split
+    assert bytes_of(30 * MIB).data_ptr() == begin  # now the block is split
     assert torch.openreg.memory_stats()["max_split_size"] == -1
 
 
-def test_sizes_are_rounded_in_divisions_of_powers_of_two(settings):
-    assert taken_by(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
+def test_sizes_are_rounded_by_power2_divisions(settings):
+    assert allocated_for(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
     settings("roundup_power2_divisions:4")
-    assert taken_by(1.3 * MIB) == 1.5 * MIB
-    assert taken_by(2 * MIB) == 2 * MIB
-    assert taken_by(5000) == 5120
-    assert taken_by(100) == 512
+    assert allocated_for(1.3 * MIB) == 1.5 * MIB
+    assert allocated_for(2 * MIB) == 2 * MIB
+    assert allocated_for(5000) == 5120
+    assert allocated_for(100) == 512
     settings("roundup_power2_divisions:[1:1,2:2,>:8]")
-    assert taken_by(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
-    assert taken_by(2.2 * MIB) == 3 * MIB
-    assert taken_by(4.2 * MIB) == 4.5 * MIB
-    assert taken_by(9 * MIB) == 9 * MIB
+    assert allocated_for(1.3 * MIB) == pytest.approx(1.3 * MIB, abs=512)
+    assert allocated_for(2.2 * MIB) == 3 * MIB
+    assert allocated_for(4.2 * MIB) == 4.5 * MIB
+    assert allocated_for(9 * MIB) == 9 * MIB
 
 
-def test_segments_may_be_larger(settings):
+def test_large_segment_size(settings):
     before = torch.openreg.memory_reserved()
     settings("large_segment_size_mb:40")
     a = bytes_of(2 * MIB)  # noqa: F841
     assert torch.openreg.memory_reserved() - before == 40 * MIB
 
 
-def test_the_longest_idle_segments_are_collected():
+def test_garbage_collection_frees_the_longest_idle_segments():
     program = """
         import torch
         MIB = 1 << 20
@@ -74,17 +74,17 @@ def test_the_longest_idle_segments_are_collected():
             return sorted(one["total_size"] // MIB for one in torch.openreg.memory_snapshot())
         first, second = bytes_of(44), bytes_of(40)
         del first
-        third = bytes_of(46)  # time passes: the first is idle for longer
+        third = bytes_of(46)  # the first segment is idle for longer
         del second, third
         assert segments() == [40, 44, 46], segments()
-        kept = bytes_of(48)  # 178 of 200 would be more than the threshold, 134 are not
+        kept = bytes_of(48)  # 178 of 200 MiB exceed the threshold, 134 do not
         assert segments() == [40, 46, 48], segments()
         assert torch.openreg.memory_stats()["num_alloc_retries"] == 0
     """
     execute(program, OPENREG_MEMORY="200M", OPENREG_ALLOC_CONF="garbage_collection_threshold:0.75")
 
 
-BAD = {
+INVALID = {
     "max_split_size_mb:lots": "max_split_size_mb is 'lots': use a number of MiB above 20",
     "max_split_size_mb:20": "max_split_size_mb is '20'",
     "max_split_size_mb:": "'max_split_size_mb:' is not of the form key:value",
@@ -106,22 +106,22 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_what_makes_no_sense_is_refused_in_words(settings, text):
+@pytest.mark.parametrize("text", INVALID)
+def test_invalid_settings_raise(settings, text):
     settings("max_split_size_mb:77")
     with pytest.raises(ValueError) as raised:
         settings(text)
-    assert BAD[text] in str(raised.value)
-    assert torch.openreg.memory_stats()["max_split_size"] == 77 * MIB  # nothing has changed
+    assert INVALID[text] in str(raised.value)
+    assert torch.openreg.memory_stats()["max_split_size"] == 77 * MIB  # settings are unchanged
 
 
-def test_spaces_and_empty_parts_do_not_matter(settings):
+def test_spaces_and_empty_entries_are_ignored(settings):
     settings(" max_split_size_mb : 50 , , garbage_collection_threshold:0.8,")
     assert torch.openreg.memory_stats()["max_split_size"] == 50 * MIB
     assert torch.openreg.memory._snapshot()["allocator_settings"]["garbage_collection_threshold"] == 0.8
 
 
-def test_the_environment_decides_first():
+def test_settings_from_environment_variables():
     program = """
         import torch
         torch.openreg.init()
@@ -134,7 +134,7 @@ def test_the_environment_decides_first():
     assert execute(program, OPENREG_ALLOC_CONF=ours, PYTORCH_ALLOC_CONF=torchs) == "50 0.5"
 
 
-def test_a_bad_environment_is_refused_at_the_first_use_and_import_goes_on():
+def test_invalid_environment_raises_at_first_use_not_at_import():
     program = """
         import torch
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Snapshots and recorded history, read by PyTorch's own viewer."""
+"""Memory snapshots and recorded history, which PyTorch's viewer can read."""
 
 import io
 import pickle
@@ -57,7 +57,7 @@ def test_segments_and_blocks_add_up():
     assert {0, stream.stream_id} <= {one["stream"] for one in segments}
 
 
-def test_the_state_of_a_block():
+def test_block_state():
     stream, a = torch.openreg.Stream(), bytes_of(5000)
     address = a.data_ptr()
     assert block_at(address)["state"] == "active_allocated"
@@ -71,7 +71,7 @@ def test_the_state_of_a_block():
     assert "free_completed" in actions(addr=address)
 
 
-def test_history_has_every_step():
+def test_history_has_every_action():
     a = bytes_of(30 * MIB)
     address = a.data_ptr()
     del a
@@ -94,7 +94,7 @@ def test_history_has_every_step():
     assert times == sorted(times) and times[0] > 0
 
 
-def test_stacks_name_the_line_that_allocated():
+def test_stacks_contain_the_allocating_line():
     def allocate_here() -> torch.Tensor:
         return bytes_of(5000)
 
@@ -108,7 +108,7 @@ def test_stacks_name_the_line_that_allocated():
 
 
 @pytest.mark.parametrize("stacks", ["python", "all"])
-def test_stacks_of_cpp_are_kept_if_asked_for(stacks):
+def test_cpp_stacks_are_recorded_on_request(stacks):
     memory._record_memory_history(stacks=stacks)
     a = bytes_of(5000)
     names = [frame["name"] for frame in block_at(a.data_ptr())["frames"]]
@@ -124,7 +124,7 @@ def test_stacks_of_cpp_are_kept_if_asked_for(stacks):
         ("all", {"state": True, "alloc": True, "free_requested": True}),
     ],
 )
-def test_for_what_stacks_are_kept(context, with_stack):
+def test_context_selects_recorded_stacks(context, with_stack):
     memory._record_memory_history(context=context, stacks="python", clear_history=True)
     a, b = bytes_of(5000), bytes_of(6000)
     found = {"state": bool(block_at(a.data_ptr())["frames"])}
@@ -135,7 +135,7 @@ def test_for_what_stacks_are_kept(context, with_stack):
     assert found == with_stack
 
 
-def test_only_the_latest_entries_are_kept():
+def test_max_entries_keeps_the_latest():
     memory._record_memory_history(max_entries=4, clear_history=True, stacks="python")
     for size in range(1, 20):
         bytes_of(size)
@@ -148,7 +148,7 @@ def test_only_the_latest_entries_are_kept():
     assert len(entries) == 4
 
 
-def test_some_actions_can_be_left_out():
+def test_skip_actions():
     memory._record_memory_history(clear_history=True, skip_actions=["free_requested", "snapshot"])
     bytes_of(10)
     assert {"alloc", "free_completed"} <= set(actions()) <= {"alloc", "free_completed", "segment_alloc"}
@@ -156,26 +156,26 @@ def test_some_actions_can_be_left_out():
         memory._record_memory_history(skip_actions=["freed"])
 
 
-def test_state_alone_keeps_no_history():
+def test_state_mode_records_no_history():
     memory._record_memory_history("state", clear_history=True)
     a = bytes_of(10)
     assert block_at(a.data_ptr())["frames"]
     assert len(memory._snapshot()["device_traces"][0]) == 1
 
 
-def test_nothing_is_kept_after_recording_ends():
+def test_nothing_is_recorded_after_recording_ends():
     memory._record_memory_history(None)
     bytes_of(10)
     assert memory._snapshot()["device_traces"][0] == []
 
 
 @pytest.mark.parametrize("wrong", [{"enabled": "some"}, {"context": "some"}, {"stacks": "cpp"}])
-def test_options_that_do_not_exist_are_refused(wrong):
+def test_unknown_options_raise(wrong):
     with pytest.raises(RuntimeError, match="use one of"):
         memory._record_memory_history(**wrong)
 
 
-def test_work_of_other_threads_and_kernels_is_recorded():
+def test_allocations_of_other_threads_and_kernels_are_recorded():
     a = torch.ones(1000, device="openreg", requires_grad=True)
     (a * a).sum().backward()
     a.detach().nonzero()
@@ -183,7 +183,7 @@ def test_work_of_other_threads_and_kernels_is_recorded():
     assert actions().count("alloc") >= 4
 
 
-def test_pytorchs_viewer_reads_it(tmp_path):
+def test_pytorch_viewer_reads_snapshot(tmp_path):
     keep = [bytes_of(size) for size in (700, 3 * MIB, 30 * MIB)]
     del keep[1]
     with pytest.raises(torch.OutOfMemoryError):
@@ -203,7 +203,7 @@ def test_pytorchs_viewer_reads_it(tmp_path):
     assert "bytes_of" in flames.getvalue()
 
 
-def test_entries_name_their_pool():
+def test_entries_have_a_pool_id():
     pool = torch.openreg.MemPool()
     with torch.openreg.use_mem_pool(pool):
         a = bytes_of(5000)
@@ -213,7 +213,7 @@ def test_entries_name_their_pool():
     assert pools[a.data_ptr()] == pool.id and pools[b.data_ptr()] == (0, 0)
 
 
-def test_a_block_that_was_freed_in_a_capture_is_pending():
+def test_block_freed_during_capture_is_pending():
     stream, side, graph = torch.openreg.Stream(), torch.openreg.Stream(), torch.openreg.OpenRegGraph()
     a = bytes_of(5000)
     address = a.data_ptr()

@@ -1,4 +1,4 @@
-"""What the device says about its memory: statistics, summary, limits, raw blocks."""
+"""Memory statistics, summary, limits and raw allocations."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ def bytes_of(size: int, device: str = "openreg") -> torch.Tensor:
 
 
 class Difference:
-    """How much each statistic has changed since this was made."""
+    """Change of each statistic since construction."""
 
     def __init__(self) -> None:
         self.before = torch.openreg.memory_stats()
@@ -39,13 +39,13 @@ class Difference:
 
 
 def stats_of(module) -> dict[str, int]:
-    """Without those of private pools, which are there only as long as somebody has some."""
+    """Without the statistics of private pools, which exist only while there are private pools."""
     return {
         k: v for k, v in module.memory_stats().items() if not k.startswith("reserved_bytes_by_private_pools")
     }
 
 
-def test_all_keys_of_cuda_are_there():
+def test_keys_match_cuda():
     expected = {
         f"{stat}.{pool}.{m}"
         for stat in POOLED
@@ -70,7 +70,7 @@ def test_flat_and_nested_and_accelerator_agree():
     assert list(flat) == sorted(flat)
 
 
-def test_small_and_large_blocks_are_counted_apart():
+def test_small_and_large_blocks_are_counted_separately():
     change = Difference()
     small, large = bytes_of(1000), bytes_of(3 * MIB)
     assert change["allocated_bytes.small_pool.current"] == 1024
@@ -85,7 +85,7 @@ def test_small_and_large_blocks_are_counted_apart():
     assert change["allocated_bytes.all.freed"] == 3 * MIB + 1024
 
 
-def test_idle_parts_of_shared_segments_are_counted():
+def test_inactive_split_blocks_are_counted():
     change = Difference()
     a, b = bytes_of(3 * MIB), bytes_of(4 * MIB)
     assert change["inactive_split.large_pool.current"] == 1
@@ -98,7 +98,7 @@ def test_idle_parts_of_shared_segments_are_counted():
     assert change["inactive_split_bytes.large_pool.current"] == 0
 
 
-def test_idle_small_blocks_are_counted_too_and_none_is_lost():
+def test_small_inactive_split_blocks_add_up():
     change = Difference()
     blocks = [bytes_of(size) for size in (500, 600, 3000, 512, 70_000, 600)]
     segment = change["reserved_bytes.small_pool.current"]
@@ -116,7 +116,7 @@ def test_idle_small_blocks_are_counted_too_and_none_is_lost():
     assert change["num_device_alloc"] == change["num_device_free"] == 1
 
 
-def test_a_block_that_another_stream_uses_stays_active():
+def test_freed_block_used_by_another_stream_stays_active():
     stream, change = torch.openreg.Stream(), Difference()
     a = bytes_of(5000)
     with held(stream):
@@ -129,7 +129,7 @@ def test_a_block_that_another_stream_uses_stays_active():
     assert change["active_bytes.all.current"] == 0
 
 
-def test_resets():
+def test_reset_of_peak_and_accumulated_stats():
     a = bytes_of(8 * MIB)
     del a
     torch.openreg.reset_peak_memory_stats()
@@ -145,7 +145,7 @@ def test_resets():
     assert torch.openreg.max_memory_allocated() == torch.openreg.memory_allocated() + 4 * MIB
 
 
-def test_torch_accelerator_resets_and_reads_the_same():
+def test_torch_accelerator_uses_the_same_statistics():
     torch.accelerator.reset_accumulated_memory_stats()
     torch.accelerator.reset_peak_memory_stats()
     assert torch.openreg.memory_stats()["allocation.all.allocated"] == 0
@@ -156,7 +156,7 @@ def test_torch_accelerator_resets_and_reads_the_same():
     assert torch.accelerator.max_memory_allocated() == torch.openreg.max_memory_allocated() >= 30 * MIB
 
 
-def test_each_device_counts_for_itself():
+def test_statistics_are_per_device():
     first, second = torch.openreg.memory_allocated(0), torch.openreg.memory_allocated("openreg:1")
     a = bytes_of(MIB, "openreg:1")  # noqa: F841
     assert torch.openreg.memory_allocated(0) == first
@@ -169,7 +169,7 @@ def test_each_device_counts_for_itself():
         torch.openreg.memory_stats("cpu")
 
 
-def test_retries_and_failures_are_counted():
+def test_alloc_retries_and_ooms_are_counted():
     change = Difference()
     with pytest.raises(torch.OutOfMemoryError):
         bytes_of(1 << 50)
@@ -181,7 +181,7 @@ def test_retries_and_failures_are_counted():
 
 
 @pytest.mark.parametrize("abbreviated", [False, True])
-def test_the_summary_is_the_table_of_cuda(monkeypatch, abbreviated):
+def test_memory_summary_matches_cuda(monkeypatch, abbreviated):
     keep = [bytes_of(size) for size in (1000, 5 * MIB, 900 * MIB)]  # noqa: F841
     ours = torch.openreg.memory_summary(abbreviated=abbreviated)
     stats = torch.openreg.memory_stats()
@@ -199,7 +199,7 @@ def test_the_summary_is_the_table_of_cuda(monkeypatch, abbreviated):
     assert {len(line) for line in ours.splitlines()} == {77}
 
 
-def test_a_fraction_limits_what_the_process_reserves():
+def test_memory_fraction_limits_reserved_memory():
     assert torch.openreg.get_per_process_memory_fraction() == 1.0
     torch.openreg.set_per_process_memory_fraction(0.25)
     try:
@@ -207,7 +207,7 @@ def test_a_fraction_limits_what_the_process_reserves():
         assert torch.openreg.get_per_process_memory_fraction(1) == 1.0
         with pytest.raises(torch.OutOfMemoryError, match=r"2.00 GiB allowed by.*raise the fraction"):
             bytes_of(3 << 30)
-        assert bytes_of(1 << 30).numel() == 1 << 30  # afterwards it goes on
+        assert bytes_of(1 << 30).numel() == 1 << 30  # smaller allocations still succeed
         bytes_of(3 << 30, "openreg:1")
     finally:
         torch.openreg.set_per_process_memory_fraction(1.0)
@@ -218,24 +218,24 @@ def test_a_fraction_limits_what_the_process_reserves():
         torch.openreg.set_per_process_memory_fraction(1.5)
 
 
-def test_out_of_memory_names_what_is_where_and_what_helps():
+def test_out_of_memory_message_has_sizes_and_advice():
     keep, gone = bytes_of(6 << 30), bytes_of(1 << 30)
     del gone
     with pytest.raises(torch.OutOfMemoryError) as raised:
         bytes_of(5 << 30)
-    words = str(raised.value)
-    assert words.startswith(
+    message = str(raised.value)
+    assert message.startswith(
         "openreg out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
     )
-    assert "6.00 GiB is allocated by PyTorch" in words
-    assert re.search(r"and \S+ \S+ is reserved by PyTorch but unallocated, the largest free block has", words)
-    assert "OPENREG_MEMORY" in words
+    assert "6.00 GiB is allocated by PyTorch" in message
+    assert re.search(r"and \S+ \S+ is reserved by PyTorch but unallocated, the largest free block has", message)
+    assert "OPENREG_MEMORY" in message
     del keep
     assert bytes_of(5 << 30).numel() == 5 << 30
 
 
-def test_out_of_memory_tells_of_cached_pieces():
-    """Enough memory is cached, but no piece is large enough."""
+def test_out_of_memory_message_reports_fragmentation():
+    """Enough memory is cached, but no free block is large enough."""
     program = """
         import torch
         blocks = [torch.empty(9 << 20, dtype=torch.uint8, device="openreg") for _ in range(12)]
@@ -258,7 +258,7 @@ def test_free_and_used_memory():
     assert torch.openreg.mem_get_info("openreg:1")[1] == total
 
 
-def test_without_caching_memory_goes_back_at_once():
+def test_disabled_caching_frees_memory_immediately():
     with torch.openreg.caching_allocator_disabled():
         change = Difference()
         a, b = bytes_of(1000), bytes_of(1000)
@@ -277,7 +277,7 @@ def test_without_caching_memory_goes_back_at_once():
     assert torch.openreg.get_allocator_backend() == "native"
 
 
-def test_raw_memory_is_the_pools():
+def test_raw_allocations_come_from_the_pool():
     stream, before = torch.openreg.Stream(1), torch.openreg.memory_allocated(1)
     address = torch.openreg.caching_allocator_alloc(1000, 1, stream)
     assert torch.openreg.memory_allocated(1) - before == 1024
@@ -297,7 +297,7 @@ def test_raw_memory_is_the_pools():
         torch.openreg.caching_allocator_alloc(10, 0, stream)
 
 
-def test_before_the_first_use_there_is_nothing_to_tell():
+def test_statistics_before_initialization_are_empty():
     program = """
         import torch
         assert torch.openreg.memory_stats() == {} == torch.openreg.host_memory_stats()
@@ -318,12 +318,12 @@ def test_before_the_first_use_there_is_nothing_to_tell():
     ],
 )
 @pytest.mark.parametrize("index", [9, 100])
-def test_torch_accelerator_refuses_a_device_that_is_not_there(function, index):
+def test_torch_accelerator_raises_for_an_invalid_device(function, index):
     with pytest.raises(torch.AcceleratorError, match=f"device index {index} is out of range"):
         function(index)
 
 
-def test_numbers_of_private_pools_are_kept_until_a_reset():
+def test_private_pool_statistics_are_kept_until_reset():
     torch.openreg.reset_peak_memory_stats()
     before = len(torch.openreg.memory_stats())
     pool = torch.openreg.MemPool()
@@ -337,8 +337,8 @@ def test_numbers_of_private_pools_are_kept_until_a_reset():
     assert len(torch.openreg.memory_stats()) == before
 
 
-def test_memory_that_another_thread_is_giving_back_is_waited_for():
-    """The device has 8 GiB: two threads that want 5 in turn must each get them."""
+def test_allocation_waits_for_memory_that_another_thread_is_freeing():
+    """The device has 8 GiB. One thread allocates 4 to 6 GiB repeatedly while another empties the cache."""
 
     def work() -> None:
         try:
@@ -362,7 +362,7 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for():
     assert not failed, failed
 
 
-def test_emptying_the_cache_counts_as_a_synchronization_of_all_streams(clean_memory):
+def test_empty_cache_increments_num_sync_all_streams(clean_memory):
     before = torch.openreg.memory_stats()["num_sync_all_streams"]
     torch.openreg.empty_cache()
     assert torch.openreg.memory_stats()["num_sync_all_streams"] == before + 1

@@ -1,8 +1,8 @@
-"""The device's whole public interface under modes that replace tensors: FakeTensorMode and LocalTensorMode.
+"""The public interface under modes that replace tensors: FakeTensorMode and LocalTensorMode.
 
-A tensor of such a mode has no memory, and C++ that reads it is a crash. So each group of functions runs in a process
-of its own: what a function answers is of the same kind as without the mode, and tensors without memory are refused
-in words.
+Tensors of these modes have no memory, and C++ code that reads it would crash. So each group of functions runs in a
+separate process. A function must return the same type as without the mode. An RNG state without memory must raise, and
+other uses of tensors without memory must not crash.
 """
 
 import pytest
@@ -18,11 +18,11 @@ class Wrapper(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None): raise NotImplementedError(func)
 
-with FakeTensorMode(): torch.ones(2) + 1  # imports what it needs
+with FakeTensorMode(): torch.ones(2) + 1  # triggers lazy imports
 """
 MODES = {"fake": "mode = FakeTensorMode()\n", "local": "mode = LocalTensorMode(2)\n"}
 
-# Evaluates each expression without the mode and with it. Tensors that a program makes are the mode's; the rest is not.
+# Evaluates each expression without and with the mode. Tensors that the expression creates belong to the mode.
 BOTH = """
 {mode}
 acc, dev, event = torch.accelerator, torch.openreg, torch.Event("openreg")
@@ -225,7 +225,7 @@ with mode:
 assert torch.openreg.get_rng_state(1).tolist() == without.tolist()
 """
 
-# Tensors that have no bytes on the host, or not these.
+# Tensors without host data, or with data of the wrong size, dtype or layout.
 UNREADABLE = {
     "fake": "with FakeTensorMode(): tensor = torch.zeros(16, dtype=torch.uint8)",
     "local": "with LocalTensorMode(2): tensor = torch.zeros(16, dtype=torch.uint8)",
@@ -243,7 +243,7 @@ UNREADABLE = {
     "empty": "tensor = torch.zeros(0, dtype=torch.uint8)",
 }
 
-REFUSED_AS_STATE = """
+REJECTED_AS_STATE = """
 before = torch.openreg.get_rng_state().tolist()
 for function in (torch.Generator("openreg").set_state, torch.openreg.set_rng_state):
     try:
@@ -251,7 +251,7 @@ for function in (torch.Generator("openreg").set_state, torch.openreg.set_rng_sta
     except (RuntimeError, TypeError) as error:
         print(error)
     else:
-        raise AssertionError("was not refused")
+        raise AssertionError("no error was raised")
 assert torch.openreg.get_rng_state().tolist() == before
 """
 
@@ -283,24 +283,24 @@ def programs() -> dict[str, str]:
         for group, text in GROUPS.items():
             lines = [line.strip() for line in text.strip().splitlines()]
             made[f"{mode}: {group}"] = BOTH.format(mode=start, lines=lines)
-        made[f"{mode}: a state is a real tensor"] = start + STATE_IS_REAL
+        made[f"{mode}: RNG state is a real tensor"] = start + STATE_IS_REAL
     for what, make in UNREADABLE.items():
-        made[f"a state that is {what}"] = make + REFUSED_AS_STATE
+        made[f"RNG state, {what}"] = make + REJECTED_AS_STATE
     for what in ("fake", "local", "meta", "wrapper", "functional", "freed", "partly freed"):
         on_device = UNREADABLE[what].replace("dtype=torch.uint8)", "dtype=torch.uint8, device='openreg')")
-        made[f"uses of a tensor that is {what}"] = on_device + USES
+        made[f"uses of a tensor, {what}"] = on_device + USES
     return made
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, tuple[int, str]]:
+def results() -> dict[str, tuple[int, str]]:
     return execute_each(IMPORTS, programs())
 
 
 @pytest.mark.parametrize("name", programs())
-def test_nothing_crashes(name, ended):
-    code, said = ended[name]
-    assert code == 0, f"ended with {code}\n{said}"
+def test_no_crash_under_tensor_modes(name, results):
+    code, output = results[name]
+    assert code == 0, f"exited with {code}\n{output}"
 
 
 def test_every_public_name_is_in_a_group():
@@ -313,5 +313,5 @@ def test_every_public_name_is_in_a_group():
 
 
 @pytest.mark.parametrize("what", ["fake", "local", "wrapper", "functional", "freed", "partly freed"])
-def test_a_state_without_data_is_refused_in_words(what, ended):
-    assert ended[f"a state that is {what}"][1].count("no data on the host") == 2
+def test_rng_state_without_host_data_raises(what, results):
+    assert results[f"RNG state, {what}"][1].count("no data on the host") == 2

@@ -1,6 +1,6 @@
-"""What the monitor promises: statistics, reports of waits, reports of borrowed kernels.
+"""Operator statistics, sync debug mode, and reports of CPU fallback kernels.
 
-Each promise holds under the async and under the blocking schedule, unless a test says otherwise.
+Each test runs under the async and the blocking schedule.
 """
 
 import threading
@@ -33,7 +33,7 @@ def difference(after, before):
 # ---- Statistics
 
 
-def test_statistics_are_kept_inside_of_the_block_only(a):
+def test_statistics_are_recorded_only_inside_the_block(a):
     openreg.reset_operator_stats()
     a.fmod(a)
     assert openreg.operator_stats() == {}
@@ -45,7 +45,7 @@ def test_statistics_are_kept_inside_of_the_block_only(a):
     assert openreg.operator_stats() == {}
 
 
-def test_blocks_of_statistics_nest_and_end_with_an_exception(a):
+def test_statistics_blocks_nest_and_end_on_exception(a):
     with pytest.raises(KeyError), openreg.record_operator_stats():
         with openreg.record_operator_stats():
             a.fmod(a)
@@ -55,7 +55,7 @@ def test_blocks_of_statistics_nest_and_end_with_an_exception(a):
     assert openreg.operator_stats()["aten::fmod.Tensor"].calls == 2
 
 
-def test_a_record_says_what_the_operator_did(a, each_schedule):
+def test_record_fields(a, each_schedule):
     odd = torch.ones(3, 5, 7, device="openreg")  # a shape that no other test uses
     with openreg.record_operator_stats():
         for _ in range(3):
@@ -67,7 +67,7 @@ def test_a_record_says_what_the_operator_did(a, each_schedule):
     fmod = stats["aten::fmod.Tensor"]
     assert (fmod.calls, fmod.launches, fmod.waits, fmod.bytes) == (3, 3, 0, 3 * odd.nbytes)
     assert 0 < fmod.host_seconds < 60
-    if each_schedule == "async":  # the blocking schedule asks for no plan
+    if each_schedule == "async":  # the blocking schedule does not use the launch cache
         assert (fmod.cache_hits, fmod.cache_misses) == (2, 1)
     nonzero = stats["aten::nonzero"]
     assert (nonzero.calls, nonzero.launches, nonzero.waits, nonzero.bytes) == (1, 0, 1, 16 * 2 * 8)
@@ -75,7 +75,7 @@ def test_a_record_says_what_the_operator_did(a, each_schedule):
     assert (view.calls, view.launches, view.waits, view.bytes) == (1, 0, 0, 0)
 
 
-def test_outputs_that_are_given_count_as_bytes(a):
+def test_in_place_and_out_results_count_as_bytes(a):
     with openreg.record_operator_stats():
         a.fmod_(a)
         torch.fmod(a, a, out=torch.empty_like(a))
@@ -95,7 +95,7 @@ def test_copies_are_recorded(a):
     assert (copies.calls, copies.launches, copies.waits, copies.bytes) == (3, 3, 1, 3 * a.nbytes)
 
 
-def test_a_miss_that_runs_at_once_is_a_wait(each_schedule):
+def test_cache_miss_that_runs_synchronously_counts_as_a_wait(each_schedule):
     data = torch.randn(2, 3, 150, 99).to("openreg")  # too large for a dry run
     with openreg.record_operator_stats():
         for _ in range(3):
@@ -104,7 +104,7 @@ def test_a_miss_that_runs_at_once_is_a_wait(each_schedule):
     assert (record.calls, record.waits) == (3, 1 if each_schedule == "async" else 0)
 
 
-def test_an_operator_that_raises_is_a_call(a):
+def test_operator_that_raises_is_counted(a):
     with openreg.record_operator_stats(), pytest.raises(RuntimeError, match="must match the size"):
         a.fmod(torch.ones(3, device="openreg"))
     record = openreg.operator_stats()["aten::fmod.Tensor"]
@@ -118,7 +118,7 @@ def test_counts_of_many_threads_are_exact(a):
 
     before = openreg.operator_totals()
     with openreg.record_operator_stats():
-        for _ in range(2):  # the second generation goes on with the counts of the first
+        for _ in range(2):  # new threads add to the counts of threads that ended
             threads = [threading.Thread(target=work) for _ in range(4)]
             for thread in threads:
                 thread.start()
@@ -146,7 +146,7 @@ def test_totals_are_always_counted(a, each_schedule):
     assert counted == {"launches": 2, "cache_hits": hits, "cache_misses": 0, "waits": 2}
 
 
-# ---- Waits
+# ---- Synchronization
 
 WAITS = {
     "item": (lambda a: a.sum().item(), "aten::_local_scalar_dense"),
@@ -174,7 +174,7 @@ NO_WAITS = {
     "within the device": lambda a: torch.empty_like(a).copy_(a.t()),
     "to another device": lambda a: a.to("openreg:1"),
     "random numbers": lambda a: torch.rand_like(a),
-    "the first call of its kind": lambda a: torch.nn.functional.batch_norm(a, None, None, training=True),
+    "first call": lambda a: torch.nn.functional.batch_norm(a, None, None, training=True),
     "attention": lambda a: torch.nn.functional.scaled_dot_product_attention(*[a.view(1, 1, 4, 4)] * 3),
     "synchronize": lambda a: openreg.synchronize(),
     "stream.synchronize": lambda a: openreg.current_stream().synchronize(),
@@ -183,7 +183,7 @@ NO_WAITS = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_wait_is_an_error_that_names_the_operator(name, a):
+def test_sync_error_names_the_operator(name, a):
     body, operator = WAITS[name]
     openreg.set_sync_debug_mode("error")
     try:
@@ -195,7 +195,7 @@ def test_a_wait_is_an_error_that_names_the_operator(name, a):
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_wait_is_a_warning_that_names_the_operator(name, a):
+def test_sync_warning_names_the_operator(name, a):
     body, operator = WAITS[name]
     openreg.set_sync_debug_mode("warn")
     try:
@@ -210,23 +210,23 @@ def test_a_wait_is_a_warning_that_names_the_operator(name, a):
 
 
 @pytest.mark.parametrize("name", NO_WAITS)
-def test_what_is_not_the_programs_wait_is_not_reported(name, a):
+def test_async_calls_and_explicit_synchronization_are_not_reported(name, a):
     with openreg.assert_no_sync():
         NO_WAITS[name](a)
 
 
-def test_the_error_comes_before_the_wait(a, each_schedule):
+def test_sync_error_is_raised_before_synchronizing(a, each_schedule):
     if each_schedule == "blocking":
-        pytest.skip("the blocking schedule has waited by then")
+        pytest.skip("the blocking schedule synchronizes at every launch")
     stream = openreg.Stream()
     with openreg.stream(stream), held(stream):
         for body, _ in WAITS.values():
             with pytest.raises(AssertionError), openreg.assert_no_sync():
-                body(a)  # a wait for a held stream would never end
+                body(a)  # synchronizing with a blocked stream would never return
         assert not stream.query()
 
 
-def test_modes_are_those_of_cuda():
+def test_sync_debug_modes_match_cuda():
     for mode, code in [("warn", 1), ("error", 2), ("default", 0), (1, 1), (2, 2), (0, 0)]:
         openreg.set_sync_debug_mode(mode)
         assert openreg.get_sync_debug_mode() == code
@@ -244,23 +244,23 @@ def test_assert_no_sync_names_operator_and_line(a):
     assert str(raised.value).endswith("a.sum().item()  # the line")
 
 
-def test_assert_no_sync_names_the_programs_line_and_not_torchs(a):
+def test_assert_no_sync_names_the_line_outside_of_torch(a):
     with pytest.raises(AssertionError, match=r"test_monitor.py:\d+: repr\(a\)$"), openreg.assert_no_sync():
         repr(a)
 
 
-def test_assert_no_sync_fails_also_if_the_error_was_caught(a):
-    def careless():
+def test_assert_no_sync_fails_if_the_error_was_caught(a):
+    def swallow_error():
         try:
             return a.nonzero()
         except RuntimeError:
             return None
 
     with pytest.raises(AssertionError, match=r"1 time.*aten::nonzero.*caught"), openreg.assert_no_sync():
-        careless()
+        swallow_error()
 
 
-def test_assert_no_sync_leaves_other_errors_alone_and_restores_the_mode(a):
+def test_assert_no_sync_propagates_other_errors_and_restores_the_mode(a):
     openreg.set_sync_debug_mode("warn")
     try:
         with pytest.raises(KeyError), openreg.assert_no_sync():
@@ -273,8 +273,8 @@ def test_assert_no_sync_leaves_other_errors_alone_and_restores_the_mode(a):
         openreg.set_sync_debug_mode("default")
 
 
-def test_waits_in_backward_are_found(a):
-    class Nosy(torch.autograd.Function):
+def test_synchronization_in_backward_is_reported(a):
+    class SyncInBackward(torch.autograd.Function):
         @staticmethod
         def forward(ctx, data):
             return data.clone()
@@ -283,22 +283,22 @@ def test_waits_in_backward_are_found(a):
         def backward(ctx, gradient):
             return gradient * gradient.sum().item()
 
-    result = Nosy.apply(a.requires_grad_()).sum()
-    words = r"_local_scalar_dense.*gradient.sum\(\).item\(\)"
-    with pytest.raises(AssertionError, match=words), openreg.assert_no_sync():
+    result = SyncInBackward.apply(a.requires_grad_()).sum()
+    message = r"_local_scalar_dense.*gradient.sum\(\).item\(\)"
+    with pytest.raises(AssertionError, match=message), openreg.assert_no_sync():
         result.backward()
 
 
-# ---- Borrowed kernels
+# ---- CPU fallback kernels
 
 
-def test_borrowed_kernels_are_allowed_unless_somebody_asks(a):
+def test_cpu_fallback_is_allowed_by_default(a):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         a.tril()
 
 
-def test_a_borrowed_kernel_is_an_error_that_names_the_operator(a):
+def test_cpu_fallback_error_names_the_operator(a):
     with (
         pytest.raises(NotImplementedError, match=r"'aten::tril' has no openreg kernel"),
         openreg.fallback("error"),
@@ -307,7 +307,7 @@ def test_a_borrowed_kernel_is_an_error_that_names_the_operator(a):
     a.tril()
 
 
-def test_a_borrowed_kernel_is_a_warning_that_names_the_operator(a):
+def test_cpu_fallback_warning_names_the_operator(a):
     with (
         pytest.warns(UserWarning, match=r"'aten::tril' has no openreg kernel"),
         openreg.fallback("warn"),
@@ -315,7 +315,7 @@ def test_a_borrowed_kernel_is_a_warning_that_names_the_operator(a):
         a.tril()
 
 
-def test_kernels_of_our_own_are_not_borrowed(a):
+def test_device_kernels_are_not_cpu_fallbacks(a):
     with openreg.fallback("error"):
         torch.empty(3, device="openreg").resize_(5)
         a.view(16).cpu()
@@ -334,19 +334,19 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("allowed", ALLOWED, ids=str)
-def test_operators_can_be_allowed(a, allowed):
+def test_fallback_allow_list(a, allowed):
     with openreg.fallback("error", allow=allowed):
         a.fmod(a)
         with pytest.raises(NotImplementedError, match="aten::tril"):
             a.tril()
 
 
-def test_another_overload_is_not_allowed(a):
+def test_fallback_allow_list_distinguishes_overloads(a):
     with openreg.fallback("error", allow=["aten::fmod.Scalar"]), pytest.raises(NotImplementedError):
         a.fmod(a)
 
 
-def test_fallback_blocks_nest_and_end_with_an_exception(a):
+def test_fallback_blocks_nest_and_end_on_exception(a):
     with openreg.fallback("error", allow=["fmod"]):
         with pytest.raises(KeyError), openreg.fallback("allow"):
             a.tril()
@@ -357,14 +357,14 @@ def test_fallback_blocks_nest_and_end_with_an_exception(a):
     a.tril()
 
 
-def test_fallback_refuses_what_it_does_not_know():
+def test_fallback_raises_for_unknown_responses_and_operators():
     with pytest.raises(ValueError, match="there is no response 'no'"):
         openreg.fallback("no")
     with pytest.raises(ValueError, match="there is no operator 'aten::fmo'"):
         openreg.fallback("error", allow=["aten::fmo"])
 
 
-def test_borrowed_kernels_in_backward_are_found(a):
+def test_cpu_fallback_in_backward_is_reported(a):
     data = a.requires_grad_()
     result = data.exp().sum()
     with (
@@ -375,7 +375,7 @@ def test_borrowed_kernels_in_backward_are_found(a):
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_bytes_of_sparse_results_are_those_of_their_parts(layout):
+def test_bytes_of_sparse_results_are_the_sum_of_their_components(layout):
     dense = torch.eye(4, device="openreg")
     sparse = dense.to_sparse(layout=layout)
     with openreg.record_operator_stats():
@@ -388,9 +388,9 @@ def test_bytes_of_sparse_results_are_those_of_their_parts(layout):
     assert openreg.operator_stats()["aten::clone"].bytes == sum(part.nbytes for part in parts)
 
 
-def test_operators_without_meta_kernels_wait_once(each_schedule):
+def test_operators_without_meta_kernels_synchronize_once(each_schedule):
     if each_schedule == "blocking":
-        pytest.skip("everything has run when it returns")
+        pytest.skip("the blocking schedule has no pending work")
     a = torch.randn(5, 5, device="openreg")
     for operator in (
         lambda: torch.cummax(a, 0),

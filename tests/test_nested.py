@@ -1,4 +1,4 @@
-"""Nested tensors beside the CPU, strided and jagged."""
+"""Nested tensors, strided and jagged, compared with the CPU."""
 
 import copy
 import pickle
@@ -32,7 +32,7 @@ def same(mine: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_made_and_moved(layout):
+def test_creation_and_copies(layout):
     same(nested("openreg", layout), nested("cpu", layout))
     same(nested("cpu", layout).to("openreg"), nested("cpu", layout))
     assert nested("openreg", layout).cpu().device.type == "cpu"
@@ -98,7 +98,7 @@ def test_attention():
     same(results[1], results[0])
 
 
-def test_written_in_place():
+def test_in_place_operators():
     mine, theirs = nested("openreg"), nested("cpu")
     for n in (mine, theirs):
         n.mul_(2)
@@ -107,7 +107,7 @@ def test_written_in_place():
     same(mine, theirs)
 
 
-def test_a_transformer_layer_takes_them():
+def test_transformer_layer():
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0).eval()
     with torch.no_grad():

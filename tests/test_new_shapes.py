@@ -1,4 +1,4 @@
-"""Launches with shapes that are new at every call: what decides about them, and what they cost."""
+"""Launches with new shapes at every call: argument errors, imports, no synchronization."""
 
 import threading
 
@@ -12,29 +12,29 @@ F = torch.nn.functional
 
 @pytest.mark.parametrize("rows", [4, 40_000])
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-def test_a_refusal_does_not_depend_on_earlier_calls(rows, order):
-    """The margin loss takes p = 1 and p = 2; whichever came before, p = 3 raises at the call."""
+def test_argument_errors_do_not_depend_on_earlier_calls(rows, order):
+    """multi_margin_loss accepts p = 1 and p = 2. p = 3 raises at the call in every order."""
     scores = torch.rand(rows, 5).to("openreg")
     target = torch.zeros(rows, dtype=torch.long, device="openreg")
-    answers = {}
+    outcomes = {}
 
     def call() -> None:
         for p in order:
             try:
                 torch.ops.aten.multi_margin_loss(scores, target, p)
-                answers[p] = "launched"
+                outcomes[p] = "launched"
             except RuntimeError as error:
-                answers[p] = str(error)
+                outcomes[p] = str(error)
         torch.openreg.synchronize()
 
-    thread = threading.Thread(target=call)  # without the launch cache of this thread
+    thread = threading.Thread(target=call)  # a new thread has an empty launch cache
     thread.start()
     thread.join()
-    assert answers[1] == answers[2] == "launched"
-    assert "p" in answers[3] and answers[3] != "launched"
+    assert outcomes[1] == outcomes[2] == "launched"
+    assert "p" in outcomes[3] and outcomes[3] != "launched"
 
 
-def test_a_training_step_imports_no_compiler():
+def test_training_step_does_not_import_dynamo():
     """Meta kernels in Python import hundreds of modules at their first call."""
     execute(
         """
@@ -43,7 +43,7 @@ def test_a_training_step_imports_no_compiler():
         layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to("openreg")
         words = torch.nn.Embedding(100, 64).to("openreg")
         stem = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.MaxPool2d(2)).to("openreg")
-        for batch in (2, 64):  # small calls make a dry run, large ones do not
+        for batch in (2, 64):  # small calls do a dry run, large calls do not
             tokens = torch.randint(0, 100, (batch, 32)).to("openreg")
             images = torch.randn(batch, 1, 28, 28).to("openreg")
             loss = layer(words(tokens)).square().mean() + stem(images).mean()
@@ -55,8 +55,8 @@ def test_a_training_step_imports_no_compiler():
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_attention_over_a_growing_sequence_is_launched(grad):
-    """Each length is new. No call waits for the stream, which is blocked."""
+def test_attention_over_a_growing_sequence_does_not_synchronize(grad):
+    """Each length is a cache miss. The stream is blocked, so a call that synchronizes would hang."""
     query = torch.randn(1, 2, 1, 16)
     cache = torch.randn(1, 2, 40, 16)
     on_device = [t.to("openreg").requires_grad_(grad) for t in (query, cache)]
@@ -70,7 +70,7 @@ def test_attention_over_a_growing_sequence_is_launched(grad):
         torch.testing.assert_close(result.detach().cpu(), expected)
 
 
-def test_a_layer_norm_of_new_shapes_is_launched():
+def test_layer_norm_of_new_shapes_does_not_synchronize():
     norm = torch.nn.LayerNorm(8)
     data = torch.randn(70, 8)
     norm_there, data_there = torch.nn.LayerNorm(8).to("openreg"), data.to("openreg")

@@ -1,4 +1,4 @@
-"""The one table of what depends on an operator's name (csrc/host_engine/ops/op_rules.cpp)."""
+"""The table of rules that depend on an operator's name (csrc/host_engine/ops/op_rules.cpp)."""
 
 import pytest
 import torch
@@ -8,14 +8,14 @@ from torch_openreg import _C
 RULES = _C.op_rule_matches()
 
 
-def test_the_table_is_read():
+def test_table_has_rules():
     assert len(RULES) > 300
 
 
 @pytest.mark.parametrize(
     ("pattern", "reason", "version", "matches"), RULES, ids=lambda value: str(value)[:40]
 )
-def test_a_rule_matches_an_operator_and_has_a_reason(pattern: str, reason: str, version: str, matches: int):
+def test_rule_matches_an_operator_and_has_a_reason(pattern: str, reason: str, version: str, matches: int):
     assert matches > 0, f"no operator of torch {torch.__version__} matches {pattern}: remove the rule"
     assert len(reason) > 15
     assert [int(part) for part in version.split(".")]

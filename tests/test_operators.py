@@ -1,4 +1,4 @@
-"""The minimum operators, copies, and the engine: every CPU kernel, in place, without copies."""
+"""Required operators, copies, and the host engine, which runs CPU kernels on device memory."""
 
 import warnings
 
@@ -25,7 +25,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int
 
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("target", DTYPES)
-def test_copies_convert(source, target):
+def test_copies_convert_dtypes(source, target):
     cpu = torch.arange(6).to(source)
     for made in (cpu.to("openreg").to(target), cpu.to("openreg", target), cpu.to(target).to("openreg")):
         assert made.dtype == target and made.is_openreg
@@ -59,7 +59,7 @@ def test_copies_between_devices():
     assert torch.equal(there.half().to("openreg:1").float().cpu(), cpu.half().float())
 
 
-def test_complex_views_copy():
+def test_copies_of_conjugate_views():
     cpu = torch.randn(4, dtype=torch.complex64)
     there = cpu.to("openreg")
     assert torch.equal(there.conj().cpu(), cpu.conj())
@@ -67,10 +67,10 @@ def test_complex_views_copy():
     assert torch.equal((there.conj() @ there).cpu(), cpu.conj() @ cpu)
 
 
-# ---- The engine
+# ---- The host engine
 
 
-def test_results_are_born_on_the_device(clean_memory):
+def test_results_are_allocated_on_the_device(clean_memory):
     a = torch.ones(1000, device="openreg")
     before = torch.accelerator.memory_allocated()
     b = a + a
@@ -159,7 +159,7 @@ def test_views_returned_by_kernels_share_the_storage():
     assert v.untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
 
 
-def test_numbers_may_stay_on_the_host_but_arrays_may_not():
+def test_cpu_scalars_and_indices_are_accepted_but_other_cpu_tensors_raise():
     a = torch.ones(3, device="openreg")
     assert (a + torch.tensor(2.0)).tolist() == [3, 3, 3]
     assert a[torch.tensor([0, 1])].tolist() == [1, 1]
@@ -170,9 +170,9 @@ def test_numbers_may_stay_on_the_host_but_arrays_may_not():
     assert a.sum().item() == 3
 
 
-def test_a_number_on_the_host_is_taken_at_the_call():
+def test_cpu_scalar_is_read_at_the_call():
     a, number = torch.ones(3, device="openreg"), torch.tensor(2.0)
-    a + number  # the shapes are known from now on
+    a + number  # fills the launch cache
     torch.openreg.synchronize()
     stream = torch.openreg.Stream()
     with torch.openreg.stream(stream), held(stream):
@@ -191,7 +191,7 @@ def test_the_default_dtype_is_respected():
         torch.set_default_dtype(torch.float32)
 
 
-def test_operators_return_before_they_have_run():
+def test_operators_return_before_their_kernels_run():
     stream = torch.openreg.Stream()
     a = torch.randn(50, 50, device="openreg")
     (a @ a).relu_().sum(0)
@@ -202,10 +202,10 @@ def test_operators_return_before_they_have_run():
     torch.testing.assert_close(b.cpu(), (a.cpu() @ a.cpu()).relu().sum(0))
 
 
-def test_errors_that_depend_on_data_come_late_and_the_stream_goes_on():
+def test_data_dependent_errors_raise_at_synchronization_and_the_stream_recovers():
     a, bad = torch.ones(5, device="openreg"), torch.tensor([9], device="openreg")
     with torch.openreg.schedule("async"):
-        a[torch.tensor([1], device="openreg")]  # the shapes are known from now on
+        a[torch.tensor([1], device="openreg")]  # fills the launch cache
         a[bad]
         with pytest.raises(torch.AcceleratorError, match=r"aten::index.Tensor.*index 9 is out of bounds"):
             torch.openreg.synchronize()
@@ -213,7 +213,7 @@ def test_errors_that_depend_on_data_come_late_and_the_stream_goes_on():
     assert (a + 1).sum().item() == 10
 
 
-def test_errors_are_pytorchs_own_and_nothing_breaks():
+def test_shape_errors_are_those_of_pytorch():
     a = torch.ones(2, 3, device="openreg")
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         a @ a
@@ -224,7 +224,7 @@ def test_errors_are_pytorchs_own_and_nothing_breaks():
     assert a.sum().item() == 6
 
 
-def test_an_operator_without_a_kernel_says_so():
+def test_operator_without_a_kernel_raises():
     a = torch.ones(2, device="openreg")
     with pytest.raises(NotImplementedError, match=r"aten::_cudnn_init_dropout_state.*openreg|_cudnn"):
         torch._cudnn_init_dropout_state(0.5, True, 0, dtype=torch.uint8, device="openreg")
@@ -248,7 +248,7 @@ def test_factories():
         compare(mine, theirs)
 
 
-def test_random_numbers_repeat_from_a_seed():
+def test_same_seed_gives_same_random_numbers():
     torch.manual_seed(3)
     a = torch.randn(100, device="openreg")
     torch.manual_seed(3)
@@ -271,7 +271,7 @@ def test_backward_agrees_with_the_cpu():
         compare(parameter.grad, gradient)
 
 
-def test_a_model_trains_as_on_the_cpu():
+def test_training_agrees_with_the_cpu():
     def train(device):
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(
@@ -295,15 +295,15 @@ def test_printing():
     assert repr(torch.ones(2, device="openreg:1")) == "tensor([1., 1.], device='openreg:1')"
 
 
-def test_kernels_leave_the_hosts_allocator_alone():
+def test_kernels_do_not_replace_the_cpu_allocator():
     a = torch.ones(10, device="openreg") + 1
     host = torch.ones(10)
     assert host.device.type == "cpu" and host.numpy().sum() == 10
     assert a.sum().item() == 20
 
 
-def test_zeros_that_never_had_memory():
-    """The derivative of sgn is a tensor of zeros without memory; it is as good as any other."""
+def test_zero_tensors_without_memory():
+    """The derivative of sgn is a zero tensor without memory. Operators accept it as an argument."""
     import torch_openreg._C as C
 
     before = C.get_schedule()
@@ -316,7 +316,7 @@ def test_zeros_that_never_had_memory():
     C.set_schedule(*before)
 
 
-def test_sums_of_complex_numbers_without_those_that_are_none(device):
+def test_complex_nansum_and_nanmean(device):
     data = torch.tensor([1 + 2j, complex("nan"), 3 - 1j], device=device)
     assert torch.nansum(data).item() == 4 + 1j
     assert torch.nanmean(data).item() == 2 + 0.5j
@@ -324,7 +324,7 @@ def test_sums_of_complex_numbers_without_those_that_are_none(device):
     assert torch.nansum(data[None], 1, out=out).tolist() == [4 + 1j]
 
 
-def test_memory_that_is_written_and_overlaps_is_refused_at_the_call(device):
+def test_overlapping_written_memory_raises_at_the_call(device):
     numbers = torch.arange(8.0, device=device)
     with pytest.raises(RuntimeError, match="written-to tensor"):
         numbers[1:].add_(numbers[:-1])
@@ -335,7 +335,7 @@ def test_memory_that_is_written_and_overlaps_is_refused_at_the_call(device):
     assert numbers[:4].add_(numbers[4:]).tolist() == [4.0, 6.0, 8.0, 10.0]
 
 
-def test_a_dtype_without_a_kernel_is_refused_at_the_call(device):
+def test_unsupported_dtype_raises_at_the_call(device):
     with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
         torch.linalg.cholesky(torch.eye(3, dtype=torch.float16, device=device))
     with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):
@@ -343,7 +343,7 @@ def test_a_dtype_without_a_kernel_is_refused_at_the_call(device):
     torch.openreg.synchronize()
 
 
-def test_asking_for_a_dtype_leaves_the_hosts_random_numbers_alone(device):
+def test_dtype_check_does_not_change_the_cpu_generator(device):
     before = torch.random.get_rng_state()
     torch.empty(3, dtype=torch.bfloat16, device=device).log_normal_()
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -357,7 +357,7 @@ def test_copies_between_devices_honor_conjugate_and_negative_views(view):
     assert torch.equal(target.cpu(), view(source).resolve_conj().resolve_neg())
 
 
-def test_modes_do_not_see_what_kernels_call():
+def test_dispatch_modes_do_not_see_operators_inside_kernels():
     counts = set()
     conv, image = torch.nn.Conv2d(3, 4, 3).to("openreg"), torch.randn(1, 3, 8, 8, device="openreg")
     for _ in range(20):
@@ -368,8 +368,8 @@ def test_modes_do_not_see_what_kernels_call():
     assert len(counts) == 1
 
 
-def test_threads_that_end_give_back_what_they_took():
-    """Each would otherwise take all work objects that lie ready, and lose them: some megabytes here."""
+def test_ended_threads_return_recycled_launches():
+    """Otherwise each thread would take the free list of recycled launches and leak it: some megabytes here."""
     program = """
         import resource, threading, torch
         a = torch.ones(3, device="openreg")
@@ -390,11 +390,11 @@ def test_threads_that_end_give_back_what_they_took():
 
 
 @pytest.mark.parametrize("schedule", ["async", "blocking"])
-def test_memory_of_an_output_that_has_grown_is_its_own(schedule):
+def test_resized_output_does_not_share_memory(schedule):
     with torch.openreg.schedule(schedule):
         a = torch.arange(5.0, device="openreg")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a result is resized
+            warnings.simplefilter("ignore")  # resized outputs warn
             torch.masked_select(a, a > 2, out=torch.empty(1, device="openreg"))
             torch.add(a, a, out=torch.empty(1, device="openreg"))
         made = [torch.full((2,), float(i), device="openreg") for i in range(8)]
@@ -422,7 +422,7 @@ def test_convolutions_keep_channels_last(which, transposed):
         torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-3)
 
 
-def test_operators_that_choose_by_device():
+def test_operators_that_branch_on_the_device_type():
     z = torch.randn(4, dtype=torch.complex64)
     assert torch.equal(z.openreg().conj_physical_().cpu(), z.conj())
     x = torch.tensor([[1, 2, 2], [3, 3, 1]])
@@ -431,8 +431,8 @@ def test_operators_that_choose_by_device():
     assert (values.tolist(), indices.tolist()) == tuple(t.tolist() for t in torch.mode(x))
 
 
-def test_an_output_that_grows_each_time():
-    """The shapes of logcumsumexp come from its kernel, and what was learnt of one output is not true of the next."""
+def test_output_plan_is_not_reused_for_another_output_shape():
+    """The output plan of logcumsumexp comes from its kernel. It is not valid for an output of another shape."""
     x = torch.randn(3, 4)
     for _ in range(3):
         for output in (torch.empty(0), torch.empty(3, 4)):
@@ -442,8 +442,8 @@ def test_an_output_that_grows_each_time():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_default_dtype_is_that_of_the_call(seed):
-    """There is one for all threads: what depends on another than float32 has run when the call returns."""
+def test_default_dtype_is_read_at_the_call(seed):
+    """It is global to all threads. Operators run before the call returns if they depend on another than float32."""
     x = torch.tensor([1, 2, 7])
     with torch.openreg.schedule("adversarial", seed=seed):
         torch.set_default_dtype(torch.float64)
@@ -463,8 +463,8 @@ def test_the_default_dtype_is_that_of_the_call(seed):
         lambda out: torch.logspace(0, 3, 4, out=out),
     ],
 )
-def test_a_range_fills_a_view_of_the_right_size(fill, each_schedule):
-    """Without writing outside of the view, and again when the launch is remembered."""
+def test_range_operators_write_only_inside_an_output_view(fill, each_schedule):
+    """On a launch cache miss, and on a hit."""
     for _ in range(2):
         host, device = torch.zeros(2, 3), torch.zeros(2, 3, device="openreg")
         for whole in (host, device):

@@ -1,4 +1,4 @@
-"""``python -m torch_openreg ops``: what becomes of each operator, and that it is so."""
+"""``python -m torch_openreg ops``: support status of each operator, compared with operator statistics."""
 
 import json
 from pathlib import Path
@@ -15,17 +15,17 @@ def ops(*arguments, **options):
 
 
 @pytest.fixture(scope="module")
-def survey():
+def op_support():
     return json.loads(ops("--json").stdout)
 
 
-def test_the_survey_knows_every_operator(survey):
+def test_every_operator_is_listed(op_support):
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    assert {operator["name"] for operator in survey["operators"]} == set(names)
-    assert sum(survey["counts"].values()) == len(names)
+    assert {operator["name"] for operator in op_support["operators"]} == set(names)
+    assert sum(op_support["counts"].values()) == len(names)
 
 
-SURVEYED = {
+EXPECTED_SUPPORT = {
     "aten::view": "own",
     "aten::_copy_from": "own",
     "aten::tril": "borrowed",
@@ -40,13 +40,13 @@ SURVEYED = {
 }
 
 
-def test_the_survey_is_right(survey):
-    found = {operator["name"]: operator["support"] for operator in survey["operators"]}
-    assert {name: found[name] for name in SURVEYED} == SURVEYED
+def test_support_of_known_operators(op_support):
+    found = {operator["name"]: operator["support"] for operator in op_support["operators"]}
+    assert {name: found[name] for name in EXPECTED_SUPPORT} == EXPECTED_SUPPORT
 
 
-def test_what_the_survey_says_is_what_the_monitor_sees(survey):
-    support = {operator["name"]: operator["support"] for operator in survey["operators"]}
+def test_support_agrees_with_operator_statistics(op_support):
+    support = {operator["name"]: operator["support"] for operator in op_support["operators"]}
     torch.openreg.reset_operator_stats()
     with torch.openreg.record_operator_stats():
         a = torch.ones(4, 4, device="openreg")
@@ -59,7 +59,7 @@ def test_what_the_survey_says_is_what_the_monitor_sees(survey):
         assert record.launches == (record.calls if support[name] == "borrowed" else 0), name
 
 
-def test_text_is_aligned_and_can_be_narrowed():
+def test_text_output_is_aligned_and_filtered():
     lines = ops("aten::fmod.").stdout.splitlines()
     assert lines[0] == "operator               support"
     assert "aten::fmod.Tensor      borrowed" in lines
@@ -67,7 +67,7 @@ def test_text_is_aligned_and_can_be_narrowed():
     assert not [line for line in lines if line.startswith("aten::") and "aten::fmod." not in line]
 
 
-def test_the_published_table_is_current():
+def test_published_table_is_current():
     page = (ROOT / "docs" / "operators.md").read_text()
     minor = torch.__version__.rsplit(".", 1)[0]
     if f"torch {minor} " not in page:
@@ -93,7 +93,7 @@ nothing = 3
 
 
 @pytest.mark.parametrize("schedule", ["async", "blocking"])
-def test_what_a_model_needs(tmp_path, schedule):
+def test_operators_of_a_model(tmp_path, schedule):
     (tmp_path / "model.py").write_text(MODEL)
     output = ops("--model", "model.py:train", cwd=tmp_path, OPENREG_SCHEDULE=schedule).stdout
     rows = {line.split()[0]: line.split() for line in output.splitlines()}
@@ -103,7 +103,7 @@ def test_what_a_model_needs(tmp_path, schedule):
     assert records["aten::tril"]["calls"] == 6 and records["aten::_copy_from"]["support"] == "own"
 
 
-def test_a_model_that_fails_is_told_as_far_as_it_came(tmp_path):
+def test_model_that_raises_lists_the_operators_before_the_error(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     done = ops("--model", "model.py:fails", cwd=tmp_path, code=1)
     assert "aten::nonzero" in done.stdout and "on purpose" in done.stderr
@@ -111,7 +111,7 @@ def test_a_model_that_fails_is_told_as_far_as_it_came(tmp_path):
         assert where.partition(":")[0] in ops("--model", where, cwd=tmp_path, code=1).stderr
 
 
-def test_dispatch_in_words():
+def test_dispatch_of_an_operator():
     output = ops("--dispatch", "aten::fmod.Tensor").stdout
     lines = {line.split()[0]: line for line in output.splitlines() if line}
     assert "the engine of openreg" in lines["PrivateUse1"]

@@ -1,4 +1,4 @@
-"""Pinned host memory: statistics, what is pinned, copies that do not wait and copies that must."""
+"""Pinned host memory: statistics, is_pinned, asynchronous and synchronous copies."""
 
 import pytest
 import torch
@@ -9,12 +9,14 @@ MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("clean_memory")
 
 
-# Where there is a GPU, memory that is made with pin_memory=True is CUDA's; see docs/guide/memory.md.
-cuda_pins = pytest.mark.skipif(torch.cuda.is_available(), reason="torch takes pinned memory from CUDA")
+# On a machine with a GPU, CUDA allocates the memory for pin_memory=True; see docs/guide/memory.md.
+skip_with_cuda = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="torch allocates pinned memory from CUDA"
+)
 
 
 def pinned(size: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
-    """Memory that this device has pinned."""
+    """Host memory that this device has pinned."""
     return torch.empty(size, dtype=dtype).pin_memory()
 
 
@@ -24,7 +26,7 @@ def current() -> dict[str, int]:
     }
 
 
-def test_all_keys_of_cuda_are_there():
+def test_keys_match_cuda():
     stats = ("allocations", "allocated_bytes", "active_requests", "active_bytes")
     expected = {f"{stat}.{metric}" for stat in stats for metric in ("current", "peak", "allocated", "freed")}
     times = ("host_alloc_time", "host_free_time")
@@ -37,9 +39,9 @@ def test_all_keys_of_cuda_are_there():
     }
 
 
-def test_statistics_count():
+def test_statistics_count_allocations():
     before = current()
-    a = pinned(3000)  # takes 4096
+    a = pinned(3000)  # rounded up to 4096
     now = current()
     assert now["active_bytes.current"] - before["active_bytes.current"] == 4096
     assert now["active_requests.current"] - before["active_requests.current"] == 1
@@ -52,7 +54,7 @@ def test_statistics_count():
     assert current() == before
 
 
-def test_resets():
+def test_reset_of_peak_and_accumulated_stats():
     a = pinned(MIB)
     del a
     torch.openreg.reset_peak_host_memory_stats()
@@ -65,7 +67,7 @@ def test_resets():
     assert torch.openreg.host_memory_stats()["active_bytes.allocated"] == MIB
 
 
-def test_what_is_pinned():
+def test_is_pinned():
     a = torch.ones(4, 6).pin_memory()
     assert a.is_pinned() and a.t().is_pinned() and a[1:, 2:].is_pinned() and a.detach().is_pinned()
     assert a.untyped_storage().is_pinned() and a.storage().is_pinned()
@@ -79,7 +81,7 @@ def test_what_is_pinned():
     assert strided.is_pinned() and strided.stride() == (1, 6)
 
 
-def test_a_tensor_of_the_device_cannot_be_pinned():
+def test_device_tensor_cannot_be_pinned():
     with pytest.raises(RuntimeError, match="pin"):
         torch.ones(2, device="openreg").pin_memory()
 
@@ -94,7 +96,7 @@ class Batch:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_data_loader_pins_whatever_it_gives(workers):
+def test_data_loader_pins_custom_batches_and_dictionaries(workers):
     rows = [torch.full((3,), float(i)) for i in range(6)]
     for batch in torch.utils.data.DataLoader(rows, 3, collate_fn=Batch, pin_memory=True, num_workers=workers):
         assert batch.data.is_pinned()
@@ -107,7 +109,7 @@ def test_a_data_loader_pins_whatever_it_gives(workers):
     assert torch.cat(seen)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-# Host and device differ in dtype, in strides, in both, in nothing.
+# Source and destination differ in dtype, in strides, in both, or not at all.
 SHAPES = {
     "same": lambda host: host,
     "dtype": lambda host: host.to(torch.float64),
@@ -117,7 +119,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_copies_to_the_device_from_pinned_memory_do_not_wait(kind):
+def test_copies_from_pinned_memory_to_the_device_do_not_synchronize(kind):
     stream = torch.openreg.Stream()
     source = torch.arange(20_000.0).view(100, 200).pin_memory()
     there = torch.zeros_like(SHAPES[kind](source).contiguous(), device="openreg")
@@ -129,7 +131,7 @@ def test_copies_to_the_device_from_pinned_memory_do_not_wait(kind):
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_copies_from_the_device_to_pinned_memory_do_not_wait(kind):
+def test_copies_from_the_device_to_pinned_memory_do_not_synchronize(kind):
     stream = torch.openreg.Stream()
     source = torch.arange(20_000.0).view(100, 200)
     out = torch.zeros_like(SHAPES[kind](source).contiguous()).pin_memory()
@@ -142,8 +144,8 @@ def test_copies_from_the_device_to_pinned_memory_do_not_wait(kind):
     assert torch.equal(out, SHAPES[kind](source))
 
 
-def test_a_copy_that_must_wait_does():
-    """Without non_blocking the numbers are there when the call returns, pinned or not."""
+def test_blocking_copies_synchronize():
+    """Without non_blocking, the data is complete when the call returns, pinned or not."""
     there = torch.randn(300, 300, device="openreg")
     for out in (torch.empty(300, 300), torch.empty(300, 300).pin_memory()):
         there = there @ there * 1e-3
@@ -153,8 +155,8 @@ def test_a_copy_that_must_wait_does():
         assert torch.equal(out, expected)
 
 
-def test_pageable_memory_is_safe_both_ways():
-    """The source may change at once; the target holds the numbers when the call returns."""
+def test_non_blocking_copies_of_pageable_memory_are_safe():
+    """The source may change after the call. The destination is complete when the call returns."""
     host = torch.ones(100_000)
     there = host.to("openreg", non_blocking=True)
     host.fill_(7)
@@ -166,7 +168,7 @@ def test_pageable_memory_is_safe_both_ways():
     assert back.sum().item() == 3_200_000
 
 
-@cuda_pins
+@skip_with_cuda
 def test_the_host_result_of_a_non_blocking_copy_is_pinned():
     stream, there = torch.openreg.Stream(), torch.ones(1000, device="openreg")
     torch.openreg.synchronize()
@@ -190,7 +192,7 @@ def test_pinned_memory_is_not_reused_while_a_copy_writes_it():
     assert pinned(1000, torch.float32).data_ptr() == address
 
 
-def test_a_view_of_pinned_memory_is_kept_too():
+def test_pinned_memory_is_not_reused_while_a_copy_reads_a_view():
     stream = torch.openreg.Stream()
     source = torch.ones(1000).pin_memory()
     address = source.data_ptr()
@@ -201,7 +203,7 @@ def test_a_view_of_pinned_memory_is_kept_too():
     assert there.sum().item() == 500
 
 
-def test_a_forked_child_may_drop_what_its_parent_pinned():
+def test_forked_child_may_free_pinned_memory_of_its_parent():
     program = """
         import os, torch
         a = torch.ones(4).pin_memory()

@@ -1,4 +1,4 @@
-"""Processes: how they end with work pending, and what they share."""
+"""Processes: exit with pending work, and tensors and events shared between processes."""
 
 import gc
 import subprocess
@@ -16,7 +16,7 @@ from interpreter import environment
 import torch_openreg._C
 from torch_openreg.openreg import process
 
-# ---- A process may end at any point with work pending: no crash, no hang, no message from a thread
+# ---- A process can exit at any point with pending work: no crash, no hang, no output from a thread
 
 PENDING = """
 import sys, torch
@@ -26,11 +26,11 @@ for _ in range(20):
 """
 
 ENDS = {
-    "falls off the end": ("", 0),
+    "end of the program": ("", 0),
     "sys.exit": ("sys.exit(3)", 3),
     "os._exit": ("import os; os._exit(4)", 4),
     "raises": ("raise KeyError('mine')", 1),
-    "a failed kernel nobody asked about": (
+    "kernel error without synchronization": (
         "i = torch.tensor([9], device='openreg'); torch.ones(2, device='openreg')[i]",
         0,
     ),
@@ -45,17 +45,17 @@ def run(program: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_ends_with_work_pending(how):
+def test_exit_with_pending_work(how):
     statement, code = ENDS[how]
     done = run(PENDING + statement)
     assert done.returncode == code, done.stderr
-    if how == "a failed kernel nobody asked about":
+    if how == "kernel error without synchronization":
         assert "index 9 is out of bounds" in done.stderr
     else:
         assert done.stderr == "" or "KeyError: 'mine'" in done.stderr
 
 
-def test_ends_right_after_backward():
+def test_exit_right_after_backward():
     program = (
         "import torch; torch.nn.Linear(4, 4).openreg()(torch.ones(2, 4, device='openreg')).sum().backward()"
     )
@@ -64,7 +64,7 @@ def test_ends_right_after_backward():
         assert done.returncode == 0, done.stderr
 
 
-def test_a_forked_child_is_refused_in_words_and_the_parent_goes_on():
+def test_forked_child_raises_and_the_parent_continues():
     program = PENDING + (
         "import os\n"
         "child = os.fork()\n"
@@ -93,13 +93,13 @@ def shared_peer():
 
 @pytest.fixture
 def other(shared_peer):
-    """Another process, which keeps nothing of an earlier test."""
+    """Another process, without objects of earlier tests."""
     yield shared_peer
     shared_peer.ask(peer.drop)
 
 
 @pytest.fixture
-def mortal():
+def peer_to_kill():
     """Another process, to be killed."""
     started = peer.Peer()
     yield started
@@ -123,7 +123,7 @@ def test_both_processes_see_the_same_memory(other):
     assert other.ask(peer.made) == [[3, 3, 3], [3, 3, 8]]
 
 
-def test_a_queue_carries_tensors_in_both_directions():
+def test_queue_sends_tensors_in_both_directions():
     context = mp.get_context("spawn")
     there, back = context.Queue(), context.Queue()
     process = context.Process(target=peer.double_what_comes, args=(there, back))
@@ -150,7 +150,7 @@ def test_forkserver_works():
     started.stop()
 
 
-def test_views_of_one_storage_arrive_as_views_of_one_storage(other):
+def test_received_views_share_one_storage(other):
     a = torch.arange(12.0, device="openreg")
     here = [a, a[3:], a.view(3, 4).t()]
     there = other.ask(peer.describe, here)
@@ -159,9 +159,9 @@ def test_views_of_one_storage_arrive_as_views_of_one_storage(other):
     assert [values for *_, values in there] == [t.tolist() for t in here]
 
 
-def test_a_storage_that_is_sent_twice_is_received_once(other):
+def test_storage_sent_twice_is_opened_once(other):
     a = torch.arange(12.0, device="openreg")
-    b = torch.arange(12.0, device="openreg")  # beside it in the same segment
+    b = torch.arange(12.0, device="openreg")  # adjacent, in the same segment
     other.ask(peer.keep, a)
     assert other.ask(peer.same_storage_as_kept, a[5:])
     assert not other.ask(peer.same_storage_as_kept, b)
@@ -170,7 +170,7 @@ def test_a_storage_that_is_sent_twice_is_received_once(other):
     assert other.ask(peer.read) == a.tolist()
 
 
-def test_what_a_tensor_is_arrives_with_it(other):
+def test_received_tensor_has_the_same_metadata(other):
     tensors = [
         torch.nn.Parameter(torch.ones(2, device="openreg")),
         torch.ones(2, device="openreg:1", requires_grad=True),
@@ -192,7 +192,7 @@ def test_what_a_tensor_is_arrives_with_it(other):
         assert other.ask(peer.call, "to_dense").tolist() == torch.eye(3).tolist()
 
 
-def test_a_model_is_shared_with_its_parameters(other):
+def test_model_parameters_are_shared(other):
     model = torch.nn.Linear(3, 2).openreg()
     other.ask(peer.keep, model)
     with torch.no_grad():
@@ -201,16 +201,16 @@ def test_a_model_is_shared_with_its_parameters(other):
     assert other.ask(peer.weight) == [[7, 7, 7], [7, 7, 7]]
 
 
-def test_a_tensor_with_a_graph_is_refused(other):
+def test_non_leaf_tensor_raises(other):
     a = torch.ones(2, device="openreg", requires_grad=True) * 2
     with pytest.raises(RuntimeError, match="non-leaf tensor"):
         other.ask(peer.keep, a)
 
 
-# ---- Order
+# ---- Ordering
 
 
-def test_the_receiver_waits_for_what_the_sender_has_launched(other):
+def test_receiver_waits_for_pending_work_of_the_sender(other):
     a = torch.zeros(1000, device="openreg")
     torch.openreg.synchronize()
     with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
@@ -219,7 +219,7 @@ def test_the_receiver_waits_for_what_the_sender_has_launched(other):
     assert other.ask(peer.read) == 2000
 
 
-def test_a_queue_s_own_thread_orders_behind_the_stream_of_the_tensor(other):
+def test_queue_thread_orders_after_the_stream_of_the_tensor(other):
     """The queue pickles on a thread whose current stream is the default one."""
     side = torch.openreg.Stream()
     with torch.openreg.schedule("async"), torch.openreg.stream(side):
@@ -249,7 +249,7 @@ def test_events_order_two_processes(other):
     assert event.query()
 
 
-def test_an_event_of_another_process_is_recorded_here(other):
+def test_event_of_another_process_can_be_recorded(other):
     event = other.ask(peer.make_event)
     assert event.query() and event.device == torch.device("openreg:0")
     with torch.openreg.schedule("async"), held(torch.openreg.current_stream()):
@@ -262,7 +262,7 @@ def test_an_event_of_another_process_is_recorded_here(other):
         event.ipc_handle()
 
 
-def test_events_that_are_not_for_other_processes_say_so():
+def test_invalid_interprocess_events_raise():
     with pytest.raises(ValueError, match="no timing"):
         torch.openreg.Event(enable_timing=True, interprocess=True)
     with pytest.raises(RuntimeError, match="interprocess=True"):
@@ -273,15 +273,15 @@ def test_events_that_are_not_for_other_processes_say_so():
         torch.openreg.Event.from_ipc_handle(0, bytes(64))
 
 
-def test_an_event_of_a_process_that_is_killed_is_over(mortal):
+def test_event_of_a_killed_process_is_complete(peer_to_kill):
     event = torch.openreg.Event(interprocess=True)
     event.record()
-    mortal.ask(peer.record_busy, event)
+    peer_to_kill.ask(peer.record_busy, event)
     assert not event.query()
     with torch.openreg.schedule("async"):
         event.wait()
         a = torch.ones(3, device="openreg") * 2
-    mortal.kill()
+    peer_to_kill.kill()
     assert a.tolist() == [2, 2, 2]
     assert event.query()
 
@@ -289,11 +289,13 @@ def test_an_event_of_a_process_that_is_killed_is_over(mortal):
 # ---- Lifetime
 
 
-def test_memory_lives_as_long_as_another_process_has_it(other):
+def test_memory_lives_while_another_process_holds_it(other):
     before = allocated()
     other.ask(peer.keep, torch.full((100_000,), 5.0, device="openreg"))
     assert allocated() >= before + 400_000
-    rest = [torch.zeros(100_000, device="openreg") for _ in range(8)]  # would take the memory if it were free
+    rest = [
+        torch.zeros(100_000, device="openreg") for _ in range(8)
+    ]  # would reuse the memory if it were free
     torch.openreg.synchronize()
     assert set(other.ask(peer.read)) == {5.0}
     del rest
@@ -301,7 +303,7 @@ def test_memory_lives_as_long_as_another_process_has_it(other):
     assert allocated() == before
 
 
-def test_a_tensor_that_nobody_here_keeps_is_not_lost_on_its_way(other):
+def test_tensor_freed_by_the_sender_survives_the_transfer(other):
     before = allocated()
     other.begin(peer.keep, torch.full((100_000,), 5.0, device="openreg"))
     rest = [torch.zeros(100_000, device="openreg") for _ in range(8)]
@@ -315,47 +317,47 @@ def test_a_tensor_that_nobody_here_keeps_is_not_lost_on_its_way(other):
     assert set(received.tolist()) == {4.0}
 
 
-def test_a_killed_consumer_leaks_nothing_and_frees_nothing_of_others(mortal, other):
+def test_killed_consumer_releases_only_its_own_references(peer_to_kill, other):
     before = allocated()
     a = torch.full((1000,), 5.0, device="openreg")
     b = torch.full((1000,), 6.0, device="openreg")
-    mortal.ask(peer.keep, [a, b])
+    peer_to_kill.ask(peer.keep, [a, b])
     other.ask(peer.keep, a)
     del a, b
     assert allocated() > before
-    mortal.kill()
-    assert allocated() == before + 4096  # what the other one has
+    peer_to_kill.kill()
+    assert allocated() == before + 4096  # held by the other process
     assert set(other.ask(peer.read)) == {5.0}
     other.ask(peer.drop)
     assert allocated() == before
 
 
-def test_a_killed_producer_leaves_the_memory_to_those_who_have_it(mortal):
-    a = mortal.ask(peer.make, 1000)
-    assert set(mortal.ask(peer.made)) == {3.0}  # it is not only launched
-    mortal.kill()
+def test_memory_of_a_killed_producer_stays_valid(peer_to_kill):
+    a = peer_to_kill.ask(peer.make, 1000)
+    assert set(peer_to_kill.ask(peer.made)) == {3.0}  # the kernel has run
+    peer_to_kill.kill()
     a.add_(1)
     assert set(a.tolist()) == {4.0}
     del a
     torch.openreg.synchronize()
 
 
-def test_a_message_of_a_process_that_has_ended_is_an_error_in_words(mortal):
-    mortal.begin(peer.make, 1000)
-    assert mortal.connection.poll(60)
-    mortal.kill()
+def test_tensor_of_an_ended_process_raises(peer_to_kill):
+    peer_to_kill.begin(peer.make, 1000)
+    assert peer_to_kill.connection.poll(60)
+    peer_to_kill.kill()
     with pytest.raises(RuntimeError, match="has ended"):
-        mortal.end()
+        peer_to_kill.end()
 
 
-def test_received_memory_counts_for_its_owner(other):
+def test_received_memory_counts_only_in_the_owner(other):
     before = other.ask(peer.memory)
     a = torch.zeros(1 << 20, device="openreg")
     other.ask(peer.keep, a)
     assert other.ask(peer.memory) == before
 
 
-def test_memory_that_others_have_let_go_of_is_found_before_memory_runs_out(other):
+def test_memory_released_by_other_processes_is_reclaimed_before_out_of_memory(other):
     _, total = torch.accelerator.get_memory_info()
     half = int(total * 0.4)
     torch.accelerator.empty_cache()
@@ -367,7 +369,7 @@ def test_memory_that_others_have_let_go_of_is_found_before_memory_runs_out(other
     torch.accelerator.empty_cache()
 
 
-def test_a_received_tensor_goes_behind_the_work_that_uses_it(other):
+def test_received_tensor_is_freed_after_pending_work(other):
     a = other.ask(peer.make, 1000)
     side = torch.openreg.Stream()
     with torch.openreg.schedule("async"):
@@ -381,24 +383,24 @@ def test_a_received_tensor_goes_behind_the_work_that_uses_it(other):
     assert set(b.tolist()) == {6.0}
 
 
-# ---- What is refused
+# ---- Errors
 
 
-def test_a_received_tensor_is_not_sent_on(other):
+def test_received_tensor_cannot_be_sent_again(other):
     other.ask(peer.keep, torch.ones(3, device="openreg"))
     with pytest.raises(RuntimeError, match="send a clone"):
         other.ask(peer.send_back)
     assert other.ask(peer.send_back_clone).tolist() == [1, 1, 1]
 
 
-def test_a_received_tensor_does_not_grow(other):
+def test_received_tensor_cannot_be_resized(other):
     a = other.ask(peer.make, 4)
     with pytest.raises(RuntimeError, match="cannot be resized"):
         a.resize_(100)
     assert a.tolist() == [3, 3, 3, 3]
 
 
-def test_forged_and_stale_handles_are_errors_in_words(other):
+def test_forged_and_stale_handles_raise(other):
     a = torch.arange(4.0, device="openreg")
     device, nbytes, handle, events = torch_openreg._C.share_storage(a.untyped_storage())
     rebuild = process.rebuild_storage
@@ -422,7 +424,7 @@ def test_forged_and_stale_handles_are_errors_in_words(other):
         rebuild(device, nbytes, handle, events)
 
 
-def test_a_process_that_gets_its_own_tensor_has_the_same_one():
+def test_process_that_receives_its_own_tensor_gets_the_same_storage():
     before = allocated()
     here, there = mp.get_context("spawn").Pipe()
     a = torch.arange(4.0, device="openreg")
@@ -437,12 +439,12 @@ def test_a_process_that_gets_its_own_tensor_has_the_same_one():
     assert allocated() == before
 
 
-def test_share_memory_is_nothing_to_do():
+def test_share_memory_is_a_no_op():
     a = torch.ones(3, device="openreg")
     assert a.share_memory_() is a
     assert torch.UntypedStorage._new_shared(8, device="openreg").device.type == "openreg"
 
 
-def test_a_short_form_of_the_long_run():
+def test_short_ipc_soak():
     done = soak_process.ipc(2, seed=1)
     assert done["tensors"] > 0

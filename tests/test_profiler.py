@@ -1,6 +1,6 @@
-"""The device in ``torch.profiler``: what a trace and a table say, ranges, and the runtime's own trace.
+"""The device in ``torch.profiler``: traces and tables.
 
-What is promised of traces holds under every schedule: ``each_schedule`` runs a test under all three.
+Tests with ``each_schedule`` run under all three schedules.
 """
 
 import collections
@@ -26,11 +26,11 @@ def a():
     return torch.ones(8, 8, device="openreg")
 
 
-# ---- A training step, whole
+# ---- A complete training step
 
 
 class Training:
-    """Steps of a small model whose second half is on a stream of its own."""
+    """Training steps of a small model whose second half runs on another stream."""
 
     def __init__(self):
         self.first = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU()).to("openreg")
@@ -65,7 +65,7 @@ def test_every_launched_kernel_appears_once_inside_its_step_on_its_stream(each_s
     stats = openreg.operator_stats()
     trace = Trace(profiler, tmp_path)
 
-    # Once each: as many as were launched of every operator, and no correlation twice.
+    # Each kernel once: as many as launches of its operator, and correlation ids are unique.
     kernels = collections.Counter(e["name"] for e in trace.of("kernel"))
     expected = {name: s.launches + s.waits for name, s in stats.items() if s.launches + s.waits}
     copies = expected.pop("aten::_copy_from") - sum(
@@ -77,7 +77,7 @@ def test_every_launched_kernel_appears_once_inside_its_step_on_its_stream(each_s
     correlations = [e["args"]["correlation"] for e in trace.work]
     assert len(set(correlations)) == len(correlations)
 
-    # Inside its step, and on the host before on the device.
+    # Inside its step, and the launch precedes the kernel.
     steps = [trace.named(f"step {number}") for number in range(3)]
     hosts = [next(e for e in found if e["cat"] == "user_annotation") for found in steps]
     per_step = [[e for e in trace.work if h["ts"] <= e["ts"] and end(e) <= end(h)] for h in hosts]
@@ -87,7 +87,7 @@ def test_every_launched_kernel_appears_once_inside_its_step_on_its_stream(each_s
     for e in trace.work:
         assert calls[e["args"]["correlation"]]["ts"] <= e["ts"]
 
-    # On its stream: what was launched inside of the stream's block, and backward follows forward.
+    # On its stream: the stream of the `with` block. Backward uses the stream of forward.
     streams = {e["tid"] for e in trace.work}
     assert streams == {0, training.side.stream_id}
     on_side = collections.Counter(
@@ -97,7 +97,7 @@ def test_every_launched_kernel_appears_once_inside_its_step_on_its_stream(each_s
     assert on_side["aten::mm"] == 2 * 3  # the second layer's backward
     assert "aten::relu" not in on_side and "aten::threshold_backward" not in on_side
 
-    # One at a time.
+    # Kernels of one stream do not overlap.
     for stream in streams:
         mine = [e for e in trace.work if e["tid"] == stream]
         for before, after in itertools.pairwise(mine):
@@ -121,7 +121,7 @@ def test_work_is_linked_to_the_operator_that_launched_it(each_schedule, a, tmp_p
 
 
 def test_clocks_agree(a, tmp_path):
-    """The call of the runtime lies inside of its operator, which torch times by another clock."""
+    """The runtime call is inside its operator, which torch measures with another clock."""
     trace = trace_of(lambda: [a.cos() for _ in range(50)], tmp_path)
     operators = {e["args"]["External id"]: e for e in trace.of("cpu_op")}
     inside = 0
@@ -132,7 +132,7 @@ def test_clocks_agree(a, tmp_path):
     assert inside == 50
 
 
-def test_copies_fills_and_synchronizations(each_schedule, a, tmp_path):
+def test_copies_and_synchronizations(each_schedule, a, tmp_path):
     def body():
         host = a.cpu()
         a.copy_(host, non_blocking=True)
@@ -155,7 +155,7 @@ def test_copies_fills_and_synchronizations(each_schedule, a, tmp_path):
     assert calls["orDeviceSynchronize"] >= 1
 
 
-def test_devices_and_streams_have_rows_with_their_names(a, tmp_path):
+def test_devices_and_streams_have_named_rows(a, tmp_path):
     b = torch.ones(4, device="openreg:1")
     side = openreg.Stream(device=1)
 
@@ -175,7 +175,7 @@ def test_devices_and_streams_have_rows_with_their_names(a, tmp_path):
     assert [d["id"] for d in trace.file["deviceProperties"]] == list(range(openreg.device_count()))
 
 
-def test_foreign_streams_are_seen(a, tmp_path):
+def test_external_streams_are_recorded(a, tmp_path):
     code = """
         import ctypes, json, pathlib, torch, torch_openreg
         from torch.profiler import profile, ProfilerActivity
@@ -196,11 +196,11 @@ def test_foreign_streams_are_seen(a, tmp_path):
     execute(code, cwd=tmp_path)
 
 
-# ---- Work that is run by whom?
+# ---- Kernels on host threads, failed and unfinished work
 
 
-def test_what_a_waiting_host_runs_is_not_the_hosts(a, tmp_path):
-    """A kernel's inner operators stay inside, also if the profiled thread itself runs the kernel."""
+def test_kernels_run_by_a_synchronizing_host_thread_are_device_work(a, tmp_path):
+    """Operators inside a kernel are not recorded, even if the profiled thread runs the kernel."""
 
     def body():
         x = a
@@ -236,7 +236,7 @@ def test_shape_inference_is_not_recorded(tmp_path):
     assert operators["aten::linalg_vector_norm"] == 1
 
 
-def test_failed_kernels_are_shown_with_their_result(a, tmp_path):
+def test_failed_kernels_have_their_error_code(a, tmp_path):
     wrong = torch.full((1, 1), 99, device="openreg")
     with openreg.schedule("async"), profile(activities=BOTH) as profiler:
         a.gather(0, wrong)
@@ -246,18 +246,18 @@ def test_failed_kernels_are_shown_with_their_result(a, tmp_path):
     assert kernel["args"]["result"] == "orErrorKernelFailed"
 
 
-def test_work_that_has_not_finished_is_counted_and_not_drawn(tmp_path):
+def test_unfinished_work_is_counted_but_not_in_the_trace(tmp_path):
     stream = openreg.Stream(device=1)
     b = torch.ones(4, device="openreg:1")
     with openreg.schedule("async"), contextlib.ExitStack() as stack:
         with profile(activities=BOTH) as profiler, openreg.stream(stream):
             stack.enter_context(held(stream))
             b.cos()
-        # Device 0 was waited for at the end of the profile, device 1 was not.
+        # The end of the profile synchronizes device 0, but not device 1.
         trace = Trace(profiler, tmp_path)
     assert trace.named("aten::cos")[0]["cat"] == "cpu_op"
     assert trace.work == []
-    assert trace.file["openreg_unfinished"] == 2  # the host function that holds the stream, and the kernel
+    assert trace.file["openreg_unfinished"] == 2  # the host function that blocks the stream, and the kernel
     after = trace_of(lambda: (b.sin(), openreg.synchronize(1)), tmp_path)
     assert [e["name"] for e in after.work] == ["aten::sin"]
 
@@ -280,7 +280,7 @@ def test_tables_have_device_time(each_schedule, a):
     assert "Self OPENREG" in table and "Self OPENREG time total" in table
 
 
-def test_device_time_is_the_time_of_the_work():
+def test_device_time_is_kernel_time():
     big = torch.ones(1000, 1000, device="openreg")
     big.mm(big)
     with profile(activities=BOTH) as profiler:
@@ -318,7 +318,7 @@ def test_out_of_memory_is_reported():
     assert any(e.name() == "[OutOfMemory]" for e in profiler.profiler.kineto_results.events())
 
 
-# ---- The older interface, and options
+# ---- torch.autograd.profiler, and options
 
 
 @pytest.mark.parametrize("use_kineto", [True, False])
@@ -374,14 +374,14 @@ def test_tensorboard_and_memory_timeline(a, tmp_path):
     assert len(times) == len(sizes)
 
 
-def test_external_correlation_can_be_off(a, tmp_path):
+def test_external_correlation_can_be_disabled(a, tmp_path):
     config = torch._C._profiler._ExperimentalConfig(disable_external_correlation=True)
     trace = trace_of(lambda: a.cos(), tmp_path, experimental_config=config)
     (kernel,) = trace.work
     assert kernel["name"] == "aten::cos" and "External id" not in kernel["args"]
 
 
-def test_a_profile_of_a_process_that_never_uses_the_device_opens_none():
+def test_profile_of_a_cpu_program_opens_no_device():
     source = """
         import ctypes, pathlib, torch, torch_openreg
         with torch.profiler.profile() as profiler:
@@ -394,8 +394,8 @@ def test_a_profile_of_a_process_that_never_uses_the_device_opens_none():
     execute(source)
 
 
-def test_a_process_may_end_inside_of_a_recording():
-    """Inside of torch's own profile it may not: PyTorch crashes there, with and without a device."""
+def test_exit_during_a_recording():
+    """Exit inside torch.profiler.profile is not tested: PyTorch crashes there, with and without a device."""
     source = """
         import torch
         a = torch.ones(300, 300, device="openreg")

@@ -1,4 +1,4 @@
-"""Several profiles in a process: one after the other, with schedules, from threads, that end badly."""
+"""Several profiles in a process: consecutive, with schedules, with other threads, ended by exceptions."""
 
 import collections
 import threading
@@ -17,7 +17,7 @@ def a():
     return torch.ones(8, 8, device="openreg")
 
 
-def test_several_sessions_see_their_own_work(each_schedule, a, tmp_path):
+def test_each_session_records_only_its_own_work(each_schedule, a, tmp_path):
     for operator in ("cos", "sin", "tan"):
         trace = trace_of(lambda name=operator: getattr(a, name)(), tmp_path)
         a.exp()
@@ -40,7 +40,7 @@ def test_schedules_record_the_active_steps(each_schedule, a, tmp_path):
         assert steps == {f"ProfilerStep#{first}", f"ProfilerStep#{first + 1}"}
 
 
-def test_activities_by_default_and_alone(a, tmp_path):
+def test_default_and_single_activities(a, tmp_path):
     assert ProfilerActivity.PrivateUse1 in torch.profiler.supported_activities()
     with profile() as profiler:
         a.cos()
@@ -57,14 +57,14 @@ def test_activities_by_default_and_alone(a, tmp_path):
     assert len(trace.named("aten::tan")) == 1
 
 
-def test_a_profile_that_ends_with_an_exception_lets_go(a, tmp_path):
+def test_profile_ended_by_an_exception_stops_recording(a, tmp_path):
     with pytest.raises(KeyError), profile(activities=BOTH):
         a.cos()
         raise KeyError
     assert [e["name"] for e in trace_of(lambda: a.sin(), tmp_path).work] == ["aten::sin"]
 
 
-def test_two_recorders_cannot_be_on_at_once(a, capfd):
+def test_second_trace_subscriber_is_rejected(a, capfd):
     with openreg.profiler.record() as recorded:
         with profile(activities=BOTH) as profiler:
             a.cos()
@@ -78,7 +78,7 @@ def test_two_recorders_cannot_be_on_at_once(a, capfd):
     assert "aten::cos" in [r.name for r in recorded.records]
 
 
-def test_launches_of_other_threads_are_seen(a, tmp_path):
+def test_launches_of_other_threads_are_recorded(a, tmp_path):
     def body():
         thread = threading.Thread(target=lambda: [a.cos() for _ in range(20)])
         thread.start()

@@ -1,4 +1,4 @@
-"""Quantized tensors beside the CPU: made, moved, computed with."""
+"""Quantized tensors, compared with the CPU: creation, copies, operators."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_quantize_and_dequantize(make):
     same(make("openreg").clone(), make("cpu").clone())
 
 
-def test_parameters():
+def test_quantization_parameters():
     mine = per_tensor("openreg")
     assert (mine.q_scale(), mine.q_zero_point()) == (0.1, 10)
     channels = per_channel("openreg")
@@ -42,7 +42,7 @@ def test_parameters():
     same(channels.q_per_channel_zero_points(), ZEROS)
 
 
-def test_parameters_of_channels_outlive_the_tensors_that_they_came_from():
+def test_per_channel_parameters_are_copied():
     scales, zeros = SCALES.openreg(), ZEROS.openreg()
     mine = torch.quantize_per_channel(DATA.openreg(), scales, zeros, 1, torch.qint8)
     scales.fill_(99)
@@ -52,7 +52,7 @@ def test_parameters_of_channels_outlive_the_tensors_that_they_came_from():
 
 
 @pytest.mark.parametrize("make", [per_tensor, per_channel])
-def test_between_devices(make):
+def test_copies_between_devices(make):
     there = make("cpu").to("openreg")
     same(there, make("cpu"))
     back = there.cpu()
@@ -91,7 +91,7 @@ def test_operators(operator, dtype):
     same(operator(per_tensor("openreg", dtype)), expected)
 
 
-def test_written_in_place():
+def test_in_place_operators():
     mine, theirs = per_tensor("openreg"), per_tensor("cpu")
     for q in (mine, theirs):
         q.relu_()
@@ -104,7 +104,7 @@ def test_written_in_place():
         torch.empty(2, 3, 4, device="openreg").copy_(mine)
 
 
-def test_made_empty():
+def test_empty_quantized_tensors():
     made = torch._empty_affine_quantized(
         [2, 3], scale=0.5, zero_point=1, dtype=torch.quint8, device="openreg"
     )
@@ -113,7 +113,7 @@ def test_made_empty():
     assert torch.empty_like(made).q_scale() == 0.5
 
 
-def test_a_quantized_layer():
+def test_quantized_linear():
     torch.manual_seed(0)
     layer = nnq.Linear(4, 5)
     weight = torch.quantize_per_tensor(torch.randn(5, 4), 0.05, 0, torch.qint8)
@@ -122,13 +122,13 @@ def test_a_quantized_layer():
     same(layer(per_tensor("openreg", torch.quint8)), layer(per_tensor("cpu", torch.quint8)))
 
 
-def test_printed():
+def test_repr():
     assert "quantization_scheme=torch.per_tensor_affine" in repr(per_tensor("openreg"))
 
 
-@pytest.mark.parametrize("refused", [torch.sin, torch.sum, torch.abs, lambda q: q + q, lambda q: q @ q.t()])
-def test_what_has_no_quantized_kernel_is_refused_in_words(refused):
+@pytest.mark.parametrize("operator", [torch.sin, torch.sum, torch.abs, lambda q: q + q, lambda q: q @ q.t()])
+def test_operators_without_a_quantized_kernel_raise(operator):
     quantized = torch.quantize_per_tensor(torch.randn(2, 3), 0.1, 0, torch.qint8)
     for tensor in (quantized, quantized.to("openreg")):
         with pytest.raises(NotImplementedError, match=r"Could not run 'aten::.*Quantized"):
-            refused(tensor)
+            operator(tensor)

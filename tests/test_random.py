@@ -1,4 +1,4 @@
-"""Random numbers: seeds repeat, launch order alone decides, and the numbers have the right distributions."""
+"""Random numbers: reproducible from a seed, determined by launch order alone, correctly distributed."""
 
 import pickle
 import threading
@@ -18,7 +18,7 @@ SCHEDULES = ["async", "blocking", "adversarial"]
 
 # ---- Philox
 
-# The lines for philox4x32 with ten rounds of the file kat_vectors that comes with Random123.
+# The lines for philox4x32 with ten rounds, from the file kat_vectors of Random123.
 KNOWN_ANSWERS = """
 00000000 00000000 00000000 00000000 00000000 00000000   6627e8d5 e169c58d bc57ac4c 9b00dbd8
 ffffffff ffffffff ffffffff ffffffff ffffffff ffffffff   408f276d 41c83b0e a20bc7c6 6d5451fd
@@ -27,7 +27,7 @@ ffffffff ffffffff ffffffff ffffffff ffffffff ffffffff   408f276d 41c83b0e a20bc7
 
 
 @pytest.mark.parametrize("line", KNOWN_ANSWERS.strip().splitlines())
-def test_philox_gives_the_published_answers(line):
+def test_philox_known_answers(line):
     words = [int(word, 16) for word in line.split()]
     assert C.philox(words[:4], words[4:6]) == words[6:]
 
@@ -51,7 +51,7 @@ def equal(a, b) -> bool:
     return all(torch.equal(x.cpu(), y.cpu()) for x, y in zip(a, b, strict=True))
 
 
-def test_seeds_repeat(each_schedule):
+def test_same_seed_gives_same_numbers(each_schedule):
     torch.manual_seed(5)
     first = draw()
     torch.manual_seed(5)
@@ -59,7 +59,7 @@ def test_seeds_repeat(each_schedule):
     assert not torch.equal(first[0], draw()[0])
 
 
-def test_the_state_is_sixteen_bytes_and_restores(each_schedule):
+def test_state_is_sixteen_bytes_and_can_be_restored(each_schedule):
     torch.openreg.manual_seed(11)
     torch.randn(3, device="openreg")
     state = torch.openreg.get_rng_state()
@@ -71,7 +71,7 @@ def test_the_state_is_sixteen_bytes_and_restores(each_schedule):
     assert torch.openreg.initial_seed() == 11
 
 
-def test_states_that_are_none_are_refused():
+def test_invalid_states_raise():
     before = torch.openreg.get_rng_state()
     with pytest.raises(RuntimeError, match="16 bytes"):
         torch.openreg.set_rng_state(torch.zeros(5, dtype=torch.uint8))
@@ -84,7 +84,7 @@ def test_states_that_are_none_are_refused():
     assert torch.equal(before, torch.openreg.get_rng_state())
 
 
-def test_each_device_has_a_generator_of_its_own():
+def test_each_device_has_its_own_generator():
     torch.manual_seed(2)
     a, b = torch.randn(5, device="openreg:0"), torch.randn(5, device="openreg:1")
     assert torch.equal(a.cpu(), b.cpu())
@@ -99,7 +99,7 @@ def test_each_device_has_a_generator_of_its_own():
     assert [g.initial_seed() for g in torch.openreg.default_generators] == [4, 4]
 
 
-def test_a_generator_of_a_device_that_is_not_there_is_refused():
+def test_generator_of_an_invalid_device_raises():
     with pytest.raises(torch.AcceleratorError, match="device index 9 is out of range"):
         torch.Generator("openreg:9")
 
@@ -118,7 +118,7 @@ def test_states_of_all_devices():
     assert torch.equal(torch.openreg.get_rng_state("openreg:1"), torch.openreg.get_rng_state(1))
 
 
-def test_the_host_generator_is_another():
+def test_cpu_generator_is_independent():
     torch.manual_seed(6)
     host = torch.randn(5)
     torch.manual_seed(6)
@@ -139,7 +139,7 @@ def test_fork_rng(each_schedule):
 # ---- Generators
 
 
-def test_generators(each_schedule):
+def test_generator_objects(each_schedule):
     generator = torch.Generator(device="openreg").manual_seed(9)
     copy = generator.clone_state()
     first = draw(generator=generator)
@@ -158,9 +158,9 @@ def test_generators_can_share_their_state(each_schedule):
     first = torch.Generator(device="openreg").manual_seed(13)
     second = torch.Generator(device="openreg")
     second.graphsafe_set_state(first.graphsafe_get_state())
-    taken_in_turn = [torch.rand(3, device="openreg", generator=g) for g in (first, second, first)]
+    alternating = [torch.rand(3, device="openreg", generator=g) for g in (first, second, first)]
     alone = torch.Generator(device="openreg").manual_seed(13)
-    assert equal(taken_in_turn, [torch.rand(3, device="openreg", generator=alone) for _ in range(3)])
+    assert equal(alternating, [torch.rand(3, device="openreg", generator=alone) for _ in range(3)])
     second.manual_seed(1)
     assert first.initial_seed() == 1
     copy = first.clone_state()
@@ -175,13 +175,13 @@ def test_every_random_operator_takes_a_generator(name):
     generator = torch.Generator(device="openreg").manual_seed(3)
     default = torch.openreg.get_rng_state()
     first = random_operators.call(name, generator, "openreg")
-    assert generator.get_offset() == 4, "one launch is one place in the sequence"
+    assert generator.get_offset() == 4, "one launch advances the offset by 4"
     second = random_operators.call(name, generator, "openreg")
     assert not equal(first, second)
     generator.manual_seed(3)
     assert equal(first, random_operators.call(name, generator, "openreg"))
     assert all(tensor.is_openreg for tensor in first)
-    assert torch.equal(torch.openreg.get_rng_state(), default), "the default generator is another"
+    assert torch.equal(torch.openreg.get_rng_state(), default), "the default generator is not used"
     with torch.openreg.assert_no_sync():
         random_operators.call(name, generator, "openreg")
     torch.openreg.manual_seed(3)
@@ -195,9 +195,9 @@ def test_every_random_operator_is_found():
     assert len(found) > 70 and {"aten::normal_", "aten::randperm.generator", "aten::poisson"} <= found
 
 
-def test_a_generator_of_the_device_is_refused_on_the_host():
+def test_device_generator_raises_for_cpu_tensors():
     generator = torch.Generator(device="openreg")
-    words = "Expected a 'cpu' device type for generator but found 'openreg'"
+    message = "Expected a 'cpu' device type for generator but found 'openreg'"
     for draws in (
         lambda: torch.randn(3, generator=generator),
         lambda: torch.randn((), generator=generator),
@@ -206,15 +206,15 @@ def test_a_generator_of_the_device_is_refused_on_the_host():
         lambda: torch.zeros(()).uniform_(generator=generator),
         lambda: torch.bernoulli(torch.ones(3), generator=generator),
     ):
-        with pytest.raises(RuntimeError, match=words):
+        with pytest.raises(RuntimeError, match=message):
             draws()
     assert generator.get_offset() == 0
 
 
-# ---- Launch order alone decides
+# ---- Only launch order determines the numbers
 
 
-def test_every_schedule_and_any_number_of_streams_give_the_same_numbers():
+def test_numbers_do_not_depend_on_schedule_or_streams():
     seen = []
     for name in SCHEDULES:
         for count in (1, 2, 5):
@@ -230,7 +230,7 @@ def test_every_schedule_and_any_number_of_streams_give_the_same_numbers():
     assert all(torch.equal(seen[0], other) for other in seen)
 
 
-def test_work_that_runs_in_another_order_draws_the_same():
+def test_numbers_do_not_depend_on_execution_order():
     torch.manual_seed(1)
     expected = [torch.rand(8, device="openreg").cpu() for _ in range(2)]
     slow, fast = torch.openreg.Stream(), torch.openreg.Stream()
@@ -240,12 +240,12 @@ def test_work_that_runs_in_another_order_draws_the_same():
             first = torch.rand(8, device="openreg")
         with torch.openreg.stream(fast):
             second = torch.rand(8, device="openreg")
-        fast.synchronize()  # the second has run, the first has not
+        fast.synchronize()  # the second kernel has run, the first has not
         assert torch.equal(second.cpu(), expected[1])
     assert torch.equal(first.cpu(), expected[0])
 
 
-def test_threads_never_draw_the_same_numbers():
+def test_threads_draw_different_numbers():
     drawn = []
 
     def body():
@@ -266,9 +266,9 @@ def test_threads_never_draw_the_same_numbers():
     assert torch.equal(everything.sort().values, alone.sort().values)
 
 
-# ---- Distributions: with a fixed seed the outcome is fixed too; it fails for one seed in ten thousand
+# ---- Distributions: the seed is fixed, so the result is too. One seed in ten thousand would fail.
 
-UNLIKELY = 1e-4
+MIN_P_VALUE = 1e-4
 N = 100_000
 
 
@@ -309,7 +309,7 @@ CONTINUOUS = {
 def test_continuous_distributions(name):
     make, expected = CONTINUOUS[name]
     torch.manual_seed(0)
-    assert stats.kstest(make().cpu().numpy(), expected.cdf).pvalue > UNLIKELY
+    assert stats.kstest(make().cpu().numpy(), expected.cdf).pvalue > MIN_P_VALUE
 
 
 DISCRETE = {
@@ -347,7 +347,7 @@ def test_discrete_distributions(name):
     wanted = np.append(wanted[common], n - wanted[common].sum())
     kept = wanted > 1e-9 * n
     assert observed[~kept].sum() == 0
-    assert stats.chisquare(observed[kept], wanted[kept]).pvalue > UNLIKELY
+    assert stats.chisquare(observed[kept], wanted[kept]).pvalue > MIN_P_VALUE
 
 
 def test_launches_are_independent_of_each_other():
@@ -355,10 +355,10 @@ def test_launches_are_independent_of_each_other():
     rows = torch.stack([torch.rand(50, device="openreg", dtype=torch.float64) for _ in range(400)]).cpu()
     assert rows.unique().numel() == rows.numel()
     neighbors = stats.pearsonr(rows[:-1].flatten().numpy(), rows[1:].flatten().numpy())
-    assert neighbors.pvalue > UNLIKELY
-    torch.manual_seed(1)  # so are seeds that are next to each other
+    assert neighbors.pvalue > MIN_P_VALUE
+    torch.manual_seed(1)  # adjacent seeds are independent too
     other = torch.stack([torch.rand(50, device="openreg", dtype=torch.float64) for _ in range(400)]).cpu()
-    assert stats.pearsonr(rows.flatten().numpy(), other.flatten().numpy()).pvalue > UNLIKELY
+    assert stats.pearsonr(rows.flatten().numpy(), other.flatten().numpy()).pvalue > MIN_P_VALUE
 
 
 def test_dropout():
@@ -376,7 +376,7 @@ def test_dropout():
         x.grad = None
 
 
-def test_seeds_that_nobody_knows_and_seeds_for_all():
+def test_seed_and_seed_all():
     torch.openreg.manual_seed_all(5)
     assert torch.openreg.initial_seed() == torch.openreg.random.initial_seed() == 5
     with torch.openreg.device(1):
@@ -390,8 +390,8 @@ def test_seeds_that_nobody_knows_and_seeds_for_all():
         assert torch.openreg.initial_seed() == first != 5
 
 
-def test_numbers_do_not_depend_on_who_runs_the_work_before():
-    """binomial waits at its first call of a shape, and then the host may run what is pending itself."""
+def test_numbers_do_not_depend_on_the_thread_that_runs_kernels():
+    """binomial synchronizes at its first call with a shape, and the host thread may then run pending kernels."""
     program = """
         import torch
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Ranges of the program in torch.profiler, and the runtime's own trace: `torch.openreg.profiler`."""
+"""`torch.openreg.profiler`: ranges in torch.profiler, and the runtime's trace."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ def a():
     return torch.ones(8, 8, device="openreg")
 
 
-def test_ranges_lie_around_their_work_on_the_device(each_schedule, a, tmp_path):
+def test_device_ranges_enclose_their_kernels(each_schedule, a, tmp_path):
     def body():
         with record_function("outer"):
             a.cos()
@@ -39,7 +39,7 @@ def test_ranges_lie_around_their_work_on_the_device(each_schedule, a, tmp_path):
     assert row(ranges["inner"]) == row(kernels["aten::sin"])
 
 
-def test_pushed_ranges_are_in_the_profile_and_in_the_runtimes_trace(a, tmp_path):
+def test_pushed_ranges_are_in_the_profile_and_the_runtime_trace(a, tmp_path):
     ranges = openreg.profiler
 
     def body():
@@ -54,13 +54,13 @@ def test_pushed_ranges_are_in_the_profile_and_in_the_runtimes_trace(a, tmp_path)
     assert {"a range", "block 7"} == {e["name"] for e in trace.of("gpu_user_annotation")}
     with ranges.record() as recorded:
         body()
-    said = {r.name: r for r in recorded.records if r.kind in ("range", "mark")}
-    assert said["a range"].work[0] <= said["block 7"].work[0] <= said["block 7"].work[1]
-    assert said["block 7"].work[1] <= said["now"].work[0] <= said["a range"].work[1]
-    assert said["now"].kind == "mark"
+    found = {r.name: r for r in recorded.records if r.kind in ("range", "mark")}
+    assert found["a range"].work[0] <= found["block 7"].work[0] <= found["block 7"].work[1]
+    assert found["block 7"].work[1] <= found["now"].work[0] <= found["a range"].work[1]
+    assert found["now"].kind == "mark"
 
 
-def test_ranges_that_are_wrong_are_refused_in_words():
+def test_unmatched_range_pop_and_range_end_raise():
     with pytest.raises(RuntimeError, match="no open range"):
         openreg.profiler.range_pop()
     begun = openreg.profiler.range_start("free")
@@ -71,7 +71,7 @@ def test_ranges_that_are_wrong_are_refused_in_words():
         openreg.profiler.range_end(begun)
 
 
-def test_range_is_a_decorator_too():
+def test_range_as_decorator():
     @openreg.profiler.range("named")
     def function():
         return 5
@@ -81,7 +81,7 @@ def test_range_is_a_decorator_too():
     assert [r.name for r in recorded.records if r.kind == "range"] == ["named"]
 
 
-def test_emitted_ranges_are_the_operators_forward_and_backward():
+def test_emit_ranges_covers_forward_and_backward_operators():
     a = torch.ones(8, 8, device="openreg", requires_grad=True)
     with openreg.profiler.record() as recorded:
         with openreg.profiler.emit_ranges(record_shapes=True):
@@ -106,7 +106,7 @@ def test_emitted_ranges_are_the_operators_forward_and_backward():
 # ---- The runtime's trace
 
 
-def test_the_runtimes_trace(each_schedule, a):
+def test_runtime_trace(each_schedule, a):
     before = time.monotonic_ns()
     with openreg.profiler.record() as recorded:
         a.cos().cpu()

@@ -1,4 +1,4 @@
-"""The six ways to give the device an operator, each under every schedule; see docs/guide/scenarios.md."""
+"""Six ways to implement an operator for the device, each under every schedule; see docs/guide/scenarios.md."""
 
 import itertools
 import re
@@ -28,7 +28,7 @@ def numbers(shape, dtype, seed=0):
 
 
 def layouts(tensor):
-    """The same matrix in memory in several ways, and parts of it."""
+    """The same matrix in several memory layouts, and parts of it."""
     yield tensor
     yield tensor.t()
     yield tensor[::2, 1:]
@@ -38,7 +38,7 @@ def layouts(tensor):
 
 
 def on_both(function, *tensors, **options):
-    """Calls it with the tensors on the CPU and with the same on the device, layouts kept."""
+    """Returns the results on the device and on the CPU. The device tensors have the same layouts."""
     mine = [copy_of(t) if isinstance(t, torch.Tensor) else t for t in tensors]
     return function(*mine, **options), function(*tensors, **options)
 
@@ -67,7 +67,7 @@ def has_kernel(name, key="PrivateUse1"):
 
 
 def kernel_of(name):
-    """Where the kernel for the device was registered."""
+    """The line of the dispatch table with the source location of the device's kernel."""
     lines = torch._C._dispatch_dump(name).splitlines()
     return next((line for line in lines if line.startswith("PrivateUse1:")), "")
 
@@ -85,7 +85,7 @@ def test_logical_xor_of_every_dtype_and_layout(dtype):
     same(*on_both(lambda x, y: x.clone().logical_xor_(y), a, b))
 
 
-def test_logical_xor_promotes_and_converts():
+def test_logical_xor_type_promotion():
     for left, right in itertools.combinations([torch.bool, torch.uint8, torch.int64, *REALS, *COMPLEX], 2):
         same(*on_both(torch.logical_xor, numbers((4, 3), left), numbers((3,), right, seed=1)))
         same(*on_both(torch.logical_xor, numbers((3,), left), numbers((4, 3), right, seed=1)))
@@ -101,7 +101,7 @@ def test_logical_xor_promotes_and_converts():
         )
 
 
-def test_logical_xor_takes_a_number_from_the_host():
+def test_logical_xor_accepts_a_cpu_scalar():
     a = numbers((5,), torch.float32)
     there = a.to("openreg")
     for number in (torch.tensor(1.0), torch.tensor(0), torch.tensor(2j)):
@@ -111,7 +111,7 @@ def test_logical_xor_takes_a_number_from_the_host():
         same(made, expected)
 
 
-def test_logical_xor_fails_in_pytorchs_words():
+def test_logical_xor_errors_match_pytorch():
     errors_agree(torch.logical_xor, torch.ones(3), torch.ones(4))
     errors_agree(lambda a, b: a.logical_xor_(b), torch.ones(1), torch.ones(4))
     errors_agree(lambda a: a.expand(4).logical_xor_(a), torch.ones(1))
@@ -122,7 +122,7 @@ def test_logical_xor_fails_in_pytorchs_words():
 # ---- 2: stubs
 
 
-def test_the_operators_end_in_our_stubs():
+def test_operators_are_registered_by_the_stub_example():
     for name in ("abs.out", "copysign.Tensor", "copysign_.Tensor", "copysign.out", "prod", "prod.int_out"):
         assert "examples/stub.cpp" in kernel_of(f"aten::{name}"), name
 
@@ -138,7 +138,7 @@ def test_abs_of_every_dtype_and_layout(dtype):
         same(*on_both(lambda x: torch.abs(x, out=torch.empty(0, dtype=x.dtype, device=x.device)), values))
 
 
-def test_abs_at_the_edges():
+def test_abs_of_edge_values():
     for dtype in INTEGERS:
         info = torch.iinfo(dtype)
         same(*on_both(torch.abs, torch.tensor([info.min, info.max, 0], dtype=dtype)))
@@ -147,7 +147,7 @@ def test_abs_at_the_edges():
         mine, theirs = on_both(torch.abs, values)
         same(mine, theirs)
         same(mine.signbit(), theirs.signbit())
-    truth = torch.tensor([True, False], device="openreg")  # CUDA has it, the CPU does not
+    truth = torch.tensor([True, False], device="openreg")  # supported on CUDA, not on the CPU
     assert torch.abs(truth).tolist() == [True, False]
 
 
@@ -164,7 +164,7 @@ def test_copysign_of_every_dtype_and_layout(dtype):
     same(*on_both(lambda x, y, out: torch.copysign(x, y, out=out.clone()), a, b, out))
 
 
-def test_copysign_promotes_and_fails_as_pytorch_does():
+def test_copysign_type_promotion_and_errors_match_pytorch():
     for left, right in itertools.permutations([torch.bool, torch.int64, *REALS], 2):
         same(*on_both(torch.copysign, numbers((4, 3), left), numbers((3,), right, seed=1)))
         same(*on_both(torch.copysign, numbers((4, 3), left), numbers((), right, seed=1)))
@@ -186,14 +186,14 @@ def test_prod_of_every_dtype_and_layout(dtype):
     same(*on_both(torch.prod, values, 0, dtype=torch.float64), **loose)
 
 
-def test_prod_into_an_output():
+def test_prod_out():
     a = numbers((4, 5), torch.float32)
     same(*on_both(lambda x: torch.prod(x, 0, out=torch.empty(5, 2, device=x.device)[:, 0]), a))
     errors_agree(lambda x: torch.prod(x, 3), a)
     same(*on_both(lambda x: torch.prod(x, 0, out=torch.empty(5, dtype=torch.float64, device=x.device)), a))
 
 
-def test_derivatives_go_through_the_stubs():
+def test_derivatives_of_stub_operators():
     for function in (torch.abs, lambda x: torch.copysign(x, x.flip(0)), lambda x: x.prod(0)):
         cpu = torch.tensor([[1.0, -2.0], [3.0, -0.5]], requires_grad=True)
         there = cpu.detach().to("openreg").requires_grad_()
@@ -202,7 +202,7 @@ def test_derivatives_go_through_the_stubs():
         same(there.grad, cpu.grad)
 
 
-# ---- 3: operators of our own, forward and backward apart
+# ---- 3: custom operators with separate forward and backward
 
 CUSTOM = {
     "openreg": (torch.ops.openreg.custom_abs, "openreg::custom_abs_backward"),
@@ -211,7 +211,7 @@ CUSTOM = {
 
 
 @pytest.mark.parametrize("namespace", CUSTOM)
-def test_a_custom_operator_and_its_backward(namespace):
+def test_custom_operator_and_its_backward(namespace):
     custom_abs, backward = CUSTOM[namespace]
     for dtype in REALS:
         for x in layouts(numbers((6, 6), dtype)):
@@ -229,7 +229,7 @@ def test_a_custom_operator_and_its_backward(namespace):
 
 
 @pytest.mark.parametrize("namespace", CUSTOM)
-def test_a_custom_operator_can_be_differentiated_twice(namespace):
+def test_custom_operator_can_be_differentiated_twice(namespace):
     custom_abs, _ = CUSTOM[namespace]
     x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, device="openreg", requires_grad=True)
     assert torch.autograd.gradcheck(custom_abs, x)
@@ -237,7 +237,7 @@ def test_a_custom_operator_can_be_differentiated_twice(namespace):
     assert torch.autograd.gradgradcheck(lambda x: custom_abs(x) ** 3, x)
 
 
-def test_a_custom_operator_refuses_what_it_cannot_do():
+def test_custom_operator_raises_for_an_unsupported_dtype():
     with pytest.raises(NotImplementedError, match="\"custom_abs\" not implemented for 'Int'"):
         torch.ops.openreg.custom_abs(torch.ones(2, dtype=torch.int32, device="openreg"))
 
@@ -245,7 +245,7 @@ def test_a_custom_operator_refuses_what_it_cannot_do():
 # ---- 4: torch::autograd::Function
 
 
-def test_a_function_that_returns_its_input_or_a_view_of_it():
+def test_autograd_function_that_returns_its_input_or_a_view():
     for operator in (
         torch.ops.openreg.custom_autograd_fn_returns_self,
         torch.ops.openreg.custom_autograd_fn_aliasing,
@@ -258,7 +258,7 @@ def test_a_function_that_returns_its_input_or_a_view_of_it():
         assert x.grad.tolist() == [0.5] * 4
 
 
-def test_a_function_that_saves_its_input():
+def test_autograd_function_that_saves_its_input():
     cube = torch.ops.openreg.custom_autograd_fn_cube
     for dtype in [*REALS, *COMPLEX]:
         for x in layouts(numbers((6, 6), dtype)):
@@ -276,16 +276,16 @@ def test_a_function_that_saves_its_input():
         made.backward()
 
 
-# ---- 5: fallback, refusal, fallthrough
+# ---- 5: fallback, unsupported operators, fallthrough
 
 
-def test_the_fallback_serves_everything_else_and_single_operators_by_name():
+def test_fallback_for_all_operators_and_by_name():
     assert not has_kernel("aten::median")
     assert "the engine of" in kernel_of("aten::convolution")
     same(*on_both(torch.median, numbers((5,), torch.float32)))
 
 
-def test_refused_operators_say_why_and_what_to_do(tmp_path):
+def test_unsupported_operators_raise_with_reason_and_advice(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(bytes(16))
     with pytest.raises(NotImplementedError, match=r"'aten::from_file'.*openreg.*host memory.*on the CPU"):
@@ -294,7 +294,7 @@ def test_refused_operators_say_why_and_what_to_do(tmp_path):
         torch.ones(2, device="openreg").to_mkldnn()
 
 
-def test_a_fallthrough_shows_the_kernel_what_the_caller_passed():
+def test_fallthrough_passes_arguments_unchanged():
     shares_storage = torch.ops.openreg.shares_storage
     a = torch.ones(4, dtype=torch.complex64, device="openreg")
     assert shares_storage(a, a[1:]) and shares_storage(a, a.conj()) and shares_storage(a, a.conj().imag)
@@ -303,7 +303,7 @@ def test_a_fallthrough_shows_the_kernel_what_the_caller_passed():
         assert torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough("openreg::shares_storage", key)
 
 
-# ---- 6: Meta, overriding, compiling
+# ---- 6: Meta kernels, overriding, torch.compile
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, *INTEGERS, *REALS, *COMPLEX], ids=str)
@@ -331,7 +331,7 @@ def test_isfinite_is_one_kernel(dtype):
     )
 
 
-OURS = {
+CUSTOM_OPERATORS = {
     "custom_abs": torch.ops.openreg.custom_abs,
     "aten_custom_abs": torch.ops.aten._openreg_custom_abs,
     "returns_self": torch.ops.openreg.custom_autograd_fn_returns_self,
@@ -340,20 +340,20 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_our_operators_are_traced_without_data(name):
+@pytest.mark.parametrize("name", CUSTOM_OPERATORS)
+def test_custom_operators_accept_fake_tensors(name):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode():
-        made = OURS[name](torch.empty(3, 4, device="openreg").t())
+        made = CUSTOM_OPERATORS[name](torch.empty(3, 4, device="openreg").t())
         assert made.shape == (4, 3) and made.stride() == (1, 4) and made.device.type == "openreg"
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_our_operators_compile(name, each_schedule):
+@pytest.mark.parametrize("name", CUSTOM_OPERATORS)
+def test_custom_operators_compile(name, each_schedule):
     if each_schedule != "async":
-        pytest.skip("compiling is the same under every schedule")
-    operator = OURS[name]
+        pytest.skip("torch.compile does not depend on the schedule")
+    operator = CUSTOM_OPERATORS[name]
     eager = torch.randn(4, device="openreg", requires_grad=True)
     compiled = eager.detach().clone().requires_grad_()
     torch._dynamo.reset()
@@ -385,12 +385,12 @@ def test_kernels_run_on_the_tensors_device_and_the_current_stream():
 
 def test_nothing_is_registered_twice(each_schedule):
     if each_schedule != "async":
-        pytest.skip("loading is the same under every schedule")
+        pytest.skip("loading does not depend on the schedule")
     made = python("-c", "import torch; torch.ones(1, device='openreg').abs()")
     assert made.stderr == ""
 
 
-def test_the_guide_quotes_code_that_is_there():
+def test_code_quoted_in_the_guide_exists():
     root = Path(__file__).resolve().parent.parent
     guide = (root / "docs" / "guide" / "scenarios.md").read_text()
     quotations = re.findall(r"^```\w+ (\S+)\n(.*?)^```$", guide, flags=re.MULTILINE | re.DOTALL)

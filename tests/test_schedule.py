@@ -1,4 +1,4 @@
-"""When work runs: ``torch.openreg.schedule`` and its kin, and the environment."""
+"""``torch.openreg.schedule``, ``set_schedule`` and ``get_schedule``, and their environment variables."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def before(request):
         yield request.param
 
 
-def test_schedules_nest_and_end_with_an_exception(before):
+def test_schedules_nest_and_end_on_exception(before):
     with pytest.raises(KeyError), openreg.schedule("adversarial", seed=7):
         assert openreg.get_schedule() == ("adversarial", 7)
         with openreg.schedule("blocking"):
@@ -24,7 +24,7 @@ def test_schedules_nest_and_end_with_an_exception(before):
     assert openreg.get_schedule().name == before
 
 
-def test_one_schedule_object_serves_twice(before):
+def test_schedule_object_can_be_entered_twice(before):
     blocking = openreg.schedule("blocking")
     for _ in range(2):
         with blocking:
@@ -32,19 +32,19 @@ def test_one_schedule_object_serves_twice(before):
         assert openreg.get_schedule().name == before
 
 
-def test_schedules_that_do_not_exist_are_refused(before):
-    for name, seed, words in [
+def test_invalid_schedules_raise(before):
+    for name, seed, message in [
         ("later", 0, "there is no schedule 'later'"),
         ("adversarial", -1, "seed is -1"),
     ]:
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=message):
             openreg.set_schedule(name, seed)
-        with pytest.raises(ValueError, match=words), openreg.schedule(name, seed):
+        with pytest.raises(ValueError, match=message), openreg.schedule(name, seed):
             pass
     assert openreg.get_schedule().name == before
 
 
-def test_the_schedule_decides_when_work_runs():
+def test_schedule_determines_when_kernels_run():
     a = torch.ones(4, 4, device="openreg")
     stream = openreg.Stream()
     with openreg.stream(stream):
@@ -56,7 +56,7 @@ def test_the_schedule_decides_when_work_runs():
             a.gather(0, wrong)
 
 
-def test_the_environment_decides_at_first():
+def test_initial_schedule_from_environment():
     source = "import torch; print(*torch.openreg.get_schedule())"
     assert execute(source) == "async 0"
     assert execute(source, OPENREG_SCHEDULE="adversarial", OPENREG_SEED="5") == "adversarial 5"

@@ -1,4 +1,4 @@
-"""Serialization: what was saved on one device loads on any."""
+"""Serialization: objects saved on one device load on any device."""
 
 import copy
 import io
@@ -29,22 +29,22 @@ def on(device: str) -> torch.Tensor:
 
 
 FORMS = {
-    "nothing": (None, "openreg:1"),
+    "none": (None, "openreg:1"),
     "a name": ("cpu", "cpu"),
     "a name without an index": ("openreg", "openreg:0"),
-    "a name with one": ("openreg:1", "openreg:1"),
+    "a name with an index": ("openreg:1", "openreg:1"),
     "a device": (torch.device("openreg", 0), "openreg:0"),
     "a dictionary": ({"openreg:1": "openreg:0"}, "openreg:0"),
     "a dictionary without the device": ({"openreg:0": "cpu"}, "openreg:1"),
     "a function that leaves it on the host": (lambda storage, location: storage, "cpu"),
     "a function that moves it": (lambda storage, location: storage.to(device="openreg:0"), "openreg:0"),
-    "a function that does not know": (lambda storage, location: None, "openreg:1"),
+    "a function that returns None": (lambda storage, location: None, "openreg:1"),
     "meta": ("meta", "meta"),
 }
 
 
 @pytest.mark.parametrize("zip_file", [True, False], ids=["zip", "old format"])
-@pytest.mark.parametrize("weights_only", [True, False], ids=["weights only", "anything"])
+@pytest.mark.parametrize("weights_only", [True, False], ids=["weights only", "all objects"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_map_location(form, weights_only, zip_file):
     location, expected = FORMS[form]
@@ -55,33 +55,33 @@ def test_every_form_of_map_location(form, weights_only, zip_file):
         assert torch.equal(loaded.cpu(), on("cpu"))
 
 
-def test_a_function_is_told_where_it_was():
+def test_map_location_function_receives_the_saved_location():
     seen = []
     torch.load(saved([on("openreg:1"), on("cpu")]), map_location=lambda s, where: seen.append(where) or s)
     assert seen == ["openreg:1", "cpu"]
 
 
-def test_from_the_host_to_the_device():
+def test_map_location_from_the_cpu_to_the_device():
     assert torch.load(saved(on("cpu")), map_location="openreg").device == torch.device("openreg", 0)
     assert torch.load(saved(on("cpu"))).device.type == "cpu"
-    with torch.device("openreg"):  # says where new tensors go, not loaded ones
+    with torch.device("openreg"):  # applies to new tensors, not to loaded ones
         assert torch.load(saved(on("cpu"))).device.type == "cpu"
 
 
-def test_the_current_device_is_where_a_name_without_an_index_leads():
+def test_map_location_without_an_index_is_the_current_device():
     with openreg.device(1):
         assert torch.load(saved(on("cpu")), map_location="openreg").device.index == 1
 
 
-def test_a_device_that_is_not_there_is_refused_in_words():
+def test_map_location_to_an_invalid_device_raises():
     with pytest.raises(RuntimeError, match=r"device 9 but torch\.openreg\.device_count\(\) is 2"):
         torch.load(saved(on("openreg")), map_location="openreg:9")
 
 
-def test_where_the_device_is_missing_the_words_say_what_to_do(tmp_path):
+def test_load_without_the_backend_raises_unless_mapped_to_the_cpu(tmp_path):
     file = tmp_path / "tensor.pt"
     torch.save(on("openreg"), file)
-    words = execute(
+    message = execute(
         f"""
         import torch
         try:
@@ -92,10 +92,10 @@ def test_where_the_device_is_missing_the_words_say_what_to_do(tmp_path):
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
-    assert "don't know how to restore data location" in words and "openreg:0" in words
+    assert "don't know how to restore data location" in message and "openreg:0" in message
 
 
-# ---- What is saved
+# ---- Contents
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_dtypes(dtype):
     assert torch.equal(loaded.cpu().to(torch.complex64), x.cpu().to(torch.complex64))
 
 
-def test_shared_memory_stays_shared():
+def test_shared_storage_stays_shared():
     x = on("openreg")
     whole, row, column = torch.load(saved([x, x[1], x[:, 0]]))
     whole.zero_()
@@ -126,7 +126,7 @@ def test_shared_memory_stays_shared():
     assert row.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
 
 
-def test_strides_gradients_and_bits_are_kept():
+def test_strides_requires_grad_and_conj_bit_are_kept():
     x = torch.randn(2, 3, 4, 5, device="openreg").to(memory_format=torch.channels_last)
     assert torch.load(saved(x)).stride() == x.stride()
     z = torch.tensor([1 + 2j], device="openreg")
@@ -154,7 +154,7 @@ def test_storages():
     assert storage.device == torch.device("openreg", 1) and storage.nbytes() == 24
 
 
-def test_work_that_is_pending_is_saved_too():
+def test_save_waits_for_pending_work():
     x = torch.zeros(1000, device="openreg")
     for _ in range(50):
         x.add_(1)
@@ -167,17 +167,17 @@ def test_saving_through_pinned_memory():
     assert torch.load(file).tolist() == on("cpu").tolist()
 
 
-def test_the_arrangement_without_the_data():
+def test_skip_data():
     with torch.serialization.skip_data():
         file = saved(on("openreg"))
     assert torch.load(file).shape == (2, 3)
 
 
-# ---- Mapped files
+# ---- Memory-mapped files
 
 
 @pytest.mark.parametrize("location", [None, "cpu", "openreg:0"])
-def test_mapped_files(tmp_path, location):
+def test_mmap(tmp_path, location):
     file = tmp_path / "tensor.pt"
     torch.save({"a": on("openreg:1"), "b": on("cpu")}, file)
     loaded = torch.load(file, mmap=True, map_location=location)
@@ -188,13 +188,13 @@ def test_mapped_files(tmp_path, location):
     assert torch.load(file, map_location="cpu")["a"].sum() == 15
 
 
-def test_mapping_by_default(tmp_path):
+def test_mmap_by_default(tmp_path):
     file = tmp_path / "tensor.pt"
     torch.save({"a": on("openreg"), "b": on("cpu")}, file)
     with config.patch("load.mmap", True), torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
         loaded = torch.load(file)
         loaded["a"].add_(1)  # on the device: a copy
-        loaded["b"].add_(1)  # on the host: the file, since that is what was asked for
+        loaded["b"].add_(1)  # on the host: the file, because of MAP_SHARED
     again = torch.load(file)
     assert again["a"].sum().item() == 15 and again["b"].sum().item() == 21
 
@@ -259,7 +259,7 @@ def test_state_dicts_cross_devices(source, target):
         assert a == pytest.approx(b, rel=1e-4)
 
 
-def test_loading_in_place_of_the_parameters():
+def test_load_state_dict_with_assign():
     model = Small().openreg()
     with torch.device("meta"):
         empty = Small()
@@ -286,7 +286,7 @@ def test_safetensors(tmp_path):
     file = tmp_path / "tensors.safetensors"
     save_file({"a": on("openreg:1"), "b": on("openreg").bfloat16()}, file)
     assert all(t.device.type == "cpu" for t in load_file(file).values())
-    for index in (0, 1):  # the library knows devices by number, or names from a list that ours is not in
+    for index in (0, 1):  # safetensors accepts an index, or a name from a fixed list without openreg
         loaded = load_file(file, device=index)
         assert {t.device for t in loaded.values()} == {torch.device("openreg", index)}
         assert torch.equal(loaded["a"].cpu(), on("cpu")) and loaded["b"].dtype == torch.bfloat16
@@ -294,7 +294,7 @@ def test_safetensors(tmp_path):
         assert opened.get_slice("a")[:1].tolist() == [[0, 1, 2]]
         assert opened.get_tensor("a").device == torch.device("openreg", 1)
     with pytest.raises(safetensors.SafetensorError, match="device openreg is invalid"):
-        load_file(file, device="openreg")  # when this passes, the guide has to change
+        load_file(file, device="openreg")  # if this stops raising, update the guide
     model, other = nn.Linear(3, 2).openreg(), nn.Linear(3, 2).openreg()
     save_model(model, str(tmp_path / "model.safetensors"))
     load_model(other, tmp_path / "model.safetensors")

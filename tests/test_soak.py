@@ -1,4 +1,4 @@
-"""The short form of `make soak`, and that it notices what it is for."""
+"""A short run of `make soak`, and tests that it detects leaks and races."""
 
 import pytest
 import soak
@@ -6,7 +6,7 @@ import torch
 
 
 @pytest.mark.parametrize("schedule", ["async", "adversarial"])
-def test_everything_at_once(schedule):
+def test_short_soak(schedule):
     with torch.openreg.schedule(schedule, 1):
         assert soak.Soak(seconds=8, threads=4, seed=1).run() == ""
 
@@ -16,7 +16,7 @@ def leaks(thread: soak.Thread) -> None:
 
 
 def reads_too_early(thread: soak.Thread) -> None:
-    """Another stream reads what is not there yet."""
+    """Reads a tensor on another stream without synchronization."""
     with torch.openreg.stream(thread.streams[0]):
         made = torch.zeros(1000, device="openreg:0")
         torch.openreg.current_stream().synchronize()
@@ -30,13 +30,13 @@ def reads_too_early(thread: soak.Thread) -> None:
 lost: list[torch.Tensor] = []
 
 
-def test_lost_memory_is_noticed(monkeypatch):
+def test_soak_detects_leaks(monkeypatch):
     monkeypatch.setattr(soak, "ACTORS", [leaks])
     assert "bytes of device memory were lost" in soak.Soak(seconds=0.3, threads=2, seed=1).run()
     lost.clear()
 
 
-def test_a_wrong_number_is_noticed(monkeypatch):
+def test_soak_detects_wrong_results(monkeypatch):
     monkeypatch.setattr(soak, "ACTORS", [reads_too_early])
     with torch.openreg.schedule("adversarial", 1):
         assert "a sum: found" in soak.Soak(seconds=5, threads=2, seed=1).run()

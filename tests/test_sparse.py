@@ -1,4 +1,4 @@
-"""Sparse tensors, COO and compressed, beside the CPU."""
+"""Sparse tensors, COO and compressed, compared with the CPU."""
 
 import pytest
 import torch
@@ -32,13 +32,13 @@ def same(mine: torch.Tensor, theirs: torch.Tensor) -> None:
         lambda s, d: s.coalesce().values() + 1,
     ],
 )
-def test_coo(operator):
+def test_coo_operators(operator):
     cpu, there = both()
     dense = torch.arange(12.0).reshape(3, 4)
     same(operator(there, dense.openreg()), operator(cpu, dense))
 
 
-def test_a_coo_tensor_knows_itself():
+def test_coo_properties():
     cpu, there = both()
     assert there._nnz() == 4 and not there.is_coalesced() and there.sparse_dim() == 2
     assert there.cpu().device.type == "cpu" and torch.equal(there.cpu().to_dense(), cpu.to_dense())
@@ -48,7 +48,7 @@ def test_a_coo_tensor_knows_itself():
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", COMPRESSED)
-def test_compressed(layout):
+def test_compressed_operators(layout):
     dense = torch.tensor([[1.0, 0, 2], [0, 0, 3]])
     cpu, there = dense.to_sparse(layout=layout), dense.openreg().to_sparse(layout=layout)
     same(there, cpu)
@@ -56,7 +56,7 @@ def test_compressed(layout):
     same(there @ torch.ones(3, 2, device="openreg"), cpu @ torch.ones(3, 2))
 
 
-def test_gradients_are_sparse_where_the_cpus_are():
+def test_sparse_gradients():
     embedding = torch.nn.Embedding(5, 3, sparse=True).openreg()
     embedding(torch.tensor([1, 2, 1], device="openreg")).sum().backward()
     gradient = embedding.weight.grad
@@ -67,7 +67,7 @@ def test_gradients_are_sparse_where_the_cpus_are():
     assert not torch.equal(before, embedding.weight)
 
 
-def test_sparse_tensors_of_a_device_that_is_not_current():
+def test_sparse_tensors_on_a_device_that_is_not_current():
     cpu, first = both()
     second = first.to("openreg:1")
     for sparse in (second, second + second, second.to_dense().to_sparse(), second.coalesce(), second.clone()):

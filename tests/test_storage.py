@@ -1,4 +1,4 @@
-"""Storages: growing, shrinking, sharing."""
+"""Storages: resizing, sharing, DLPack, storage names."""
 
 import copy
 import io
@@ -49,7 +49,7 @@ def test_set_shares_the_storage():
         b.set_(torch.ones(2).untyped_storage())
 
 
-def test_set_out_of_bounds_is_refused():
+def test_set_out_of_bounds_raises():
     a = torch.arange(6.0, device="openreg")
     with pytest.raises(RuntimeError, match=r"negative|offset"):
         a.set_(a.untyped_storage(), -1, (2,), (1,))
@@ -70,7 +70,7 @@ def test_views_share_memory_and_as_strided_checks_bounds():
         a.view(5)
 
 
-def test_untyped_storage_can_be_made_on_the_device():
+def test_untyped_storage_can_be_created_on_the_device():
     storage = torch.UntypedStorage(64, device="openreg")
     assert storage.device == torch.device("openreg:0") and storage.nbytes() == 64
 
@@ -97,7 +97,7 @@ def test_backend_metadata_is_kept_by_detach_and_saved_with_the_tensor(tmp_path):
     assert torch.openreg.get_backend_meta(a) == {}
 
 
-def test_backend_metadata_is_refused_for_other_devices_and_taken_names():
+def test_backend_metadata_raises_for_other_devices_and_reserved_names():
     with pytest.raises(ValueError, match="got a tensor on cpu"):
         torch.openreg.set_backend_meta(torch.ones(1), {"packed": True})
     with pytest.raises(ValueError, match="'conj' is reserved"):
@@ -107,7 +107,7 @@ def test_backend_metadata_is_refused_for_other_devices_and_taken_names():
 # ---- DLPack
 
 
-def test_dlpack_says_extension_device():
+def test_dlpack_device_is_an_extension_device():
     assert torch.ones(2, device="openreg").__dlpack_device__() == (DLDeviceType.kDLExtDev, 0)
     assert torch.ones(2, device="openreg:1").__dlpack_device__() == (DLDeviceType.kDLExtDev, 1)
     assert torch.ones(2).__dlpack_device__() == (DLDeviceType.kDLCPU, 0)
@@ -129,7 +129,7 @@ def test_dlpack_shares_memory(dtype):
         a[1, 2] = 1
 
 
-def test_dlpack_memory_lives_as_long_as_somebody_has_it(clean_memory):
+def test_dlpack_memory_lives_until_the_last_reference(clean_memory):
     before = torch.accelerator.memory_allocated()
     capsule = torch.arange(1000.0, device="openreg").__dlpack__()
     b = torch.from_dlpack(capsule)
@@ -142,7 +142,7 @@ def test_dlpack_memory_lives_as_long_as_somebody_has_it(clean_memory):
     assert torch.accelerator.memory_allocated() == before
 
 
-def test_dlpack_copies_if_asked_to():
+def test_dlpack_copies_on_request():
     a = torch.arange(4.0, device="openreg")
     b = torch.from_dlpack(a, copy=True)
     assert b.data_ptr() != a.data_ptr() and b.tolist() == a.tolist()
@@ -154,7 +154,7 @@ def test_dlpack_copies_if_asked_to():
         torch.from_dlpack(a, device="cpu", copy=False)
 
 
-def test_dlpack_refuses_what_it_cannot_say():
+def test_dlpack_raises_for_unsupported_tensors():
     with pytest.raises(BufferError, match="require gradient"):
         torch.ones(2, device="openreg", requires_grad=True).__dlpack__()
     with pytest.raises(BufferError, match="conjugate"):
@@ -165,7 +165,7 @@ def test_dlpack_refuses_what_it_cannot_say():
         torch.ones(2, device="openreg").__dlpack__(stream="0")
 
 
-def test_dlpack_orders_the_consumer_s_stream():
+def test_dlpack_orders_the_consumer_stream():
     a = torch.zeros(1000, device="openreg")
     side, preserved = torch.openreg.Stream(), torch.openreg.Stream()
     torch.openreg.synchronize()
@@ -186,7 +186,7 @@ def test_dlpack_orders_the_consumer_s_stream():
 
 
 class Foreign:
-    """A tensor of another library, in memory of the runtime that torch knows nothing of."""
+    """A tensor of another library, in runtime memory that torch did not allocate."""
 
     def __init__(self, values: list[float], device: int = 0) -> None:
         self.device = device
@@ -201,7 +201,7 @@ class Foreign:
         return self.array.capsule()
 
 
-def test_from_dlpack_of_another_library_is_told_the_current_stream():
+def test_from_dlpack_passes_the_current_stream_to_the_producer():
     foreign = Foreign([1.0, 2.0, 3.0])
     side = torch.openreg.Stream()
     with torch.openreg.stream(side):
@@ -213,7 +213,7 @@ def test_from_dlpack_of_another_library_is_told_the_current_stream():
     assert foreign.array.released == 1
 
 
-def test_a_blob_of_device_memory_is_a_tensor():
+def test_tensor_over_external_device_memory():
     foreign = Foreign([1.0, 2.0, 3.0, 4.0], device=1)
     a = torch.from_dlpack(foreign)
     assert a.device == torch.device("openreg:1")
@@ -224,7 +224,7 @@ def test_a_blob_of_device_memory_is_a_tensor():
         a.resize_(100)
 
 
-def test_from_dlpack_of_a_producer_that_knows_no_streams():
+def test_from_dlpack_of_a_producer_without_stream_argument():
     class Plain(Foreign):
         def __dlpack__(self) -> object:
             return self.array.capsule()
@@ -232,7 +232,7 @@ def test_from_dlpack_of_a_producer_that_knows_no_streams():
     assert torch.from_dlpack(Plain([1.0, 2.0])).tolist() == [1, 2]
 
 
-def test_the_host_is_refused_in_words():
+def test_numpy_and_array_interfaces_raise():
     a = torch.ones(3, device="openreg")
     with pytest.raises(TypeError, match=r"can't convert openreg:0 device type tensor to numpy"):
         a.numpy()
@@ -268,7 +268,7 @@ def test_every_storage_of_the_device_can_have_a_name():
         torch.openreg.set_storage_name(torch.ones(1), "mine")
 
 
-def test_a_module_that_moves_keeps_its_parameters():
+def test_module_to_keeps_parameter_objects():
     layer = torch.nn.Linear(3, 3)
     layer.tied, weight = layer.weight, layer.weight
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
@@ -291,7 +291,7 @@ def test_the_gradient_moves_with_the_parameter():
     assert layer.weight.grad.is_openreg and layer.weight.grad.tolist() == [[1, 1]]
 
 
-def test_only_tensors_of_one_layout_take_each_others_place():
+def test_data_assignment_requires_the_same_layout():
     x = torch.ones(2, 2)
     x.data = torch.zeros(3, device="openreg")
     assert x.is_openreg and x.tolist() == [0, 0, 0]
@@ -299,7 +299,7 @@ def test_only_tensors_of_one_layout_take_each_others_place():
         x.data = torch.eye(2, device="openreg").to_sparse()
 
 
-def test_a_lazy_clone_gets_memory_on_its_own_device():
+def test_lazy_clone_allocates_on_its_own_device():
     a = torch.zeros(4, device="openreg:1")
     b, c = torch._lazy_clone(a), torch._lazy_clone(a)
     assert torch.openreg.current_device() == 0
@@ -310,7 +310,7 @@ def test_a_lazy_clone_gets_memory_on_its_own_device():
     assert torch.openreg.memory_allocated(0) <= before
 
 
-def test_the_last_holder_of_lazily_cloned_memory_keeps_it(clean_memory):
+def test_last_owner_of_lazily_cloned_memory_does_not_copy(clean_memory):
     before = torch.openreg.memory_allocated()
     a = torch.arange(3.0, device="openreg")
     address = torch.openreg.memory_snapshot()[0]["address"]
@@ -319,7 +319,7 @@ def test_the_last_holder_of_lazily_cloned_memory_keeps_it(clean_memory):
     assert a.tolist() == [1, 2, 3] and a.data_ptr() == address
     b = torch._lazy_clone(a)
     del a
-    assert b.data_ptr() == address  # asked as somebody who may write
+    assert b.data_ptr() == address  # data_ptr() requests write access
     b.record_stream(torch.openreg.Stream())
     assert torch.load(saved(b)).tolist() == [1, 2, 3]
     del b

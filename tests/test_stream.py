@@ -1,4 +1,4 @@
-"""Streams as torch.Stream and torch.openreg.Stream know them."""
+"""Streams: torch.Stream and torch.openreg.Stream."""
 
 import threading
 import time
@@ -8,13 +8,13 @@ import torch
 from blocked_stream import held
 
 
-def test_the_default_stream_is_current_at_first():
+def test_default_stream_is_initially_current():
     assert torch.openreg.current_stream() == torch.openreg.default_stream()
     assert torch.openreg.current_stream().stream_id == 0
     assert torch.accelerator.current_stream() == torch.openreg.current_stream()
 
 
-def test_a_stream_knows_its_device_and_priority():
+def test_stream_device_and_priority():
     stream = torch.openreg.Stream("openreg:1", priority=-1)
     assert stream.device == torch.device("openreg:1")
     assert stream.priority == -1
@@ -52,7 +52,7 @@ def test_set_stream_also_sets_the_device():
     assert torch.openreg.current_device() == 0
 
 
-def test_the_current_stream_is_a_threads_own():
+def test_current_stream_is_thread_local():
     seen = []
     with torch.openreg.stream(torch.openreg.Stream()):
         thread = threading.Thread(target=lambda: seen.append(torch.openreg.current_stream()))
@@ -61,7 +61,7 @@ def test_the_current_stream_is_a_threads_own():
     assert seen == [torch.openreg.default_stream()]
 
 
-def test_a_stream_with_work_answers_query_with_false():
+def test_query_is_false_while_work_is_pending():
     stream, other = torch.openreg.Stream(), torch.openreg.Stream()
     with held(stream):
         assert not stream.query()
@@ -70,7 +70,7 @@ def test_a_stream_with_work_answers_query_with_false():
     assert stream.query()
 
 
-def test_a_stream_waits_for_what_it_was_told_to_wait_for():
+def test_wait_stream_delays_the_waiting_stream():
     producer, consumer = torch.openreg.Stream(), torch.openreg.Stream()
     with held(producer):
         consumer.wait_stream(producer)
@@ -86,7 +86,7 @@ def test_synchronize_waits_for_its_own_device_only():
         assert not stream.query()
 
 
-def test_streams_wait_for_each_other():
+def test_wait_stream_and_wait_event():
     producer, consumer = torch.openreg.Stream(), torch.openreg.Stream()
     with torch.openreg.stream(producer):
         made = torch.full((1000,), 3.0, device="openreg")
@@ -99,7 +99,7 @@ def test_streams_wait_for_each_other():
     assert event.query()
 
 
-def test_results_on_a_side_stream_are_right():
+def test_results_on_a_side_stream_are_correct():
     stream = torch.openreg.Stream()
     stream.wait_stream(torch.openreg.current_stream())
     with torch.openreg.stream(stream):
@@ -118,7 +118,7 @@ def test_native_handles_and_external_streams():
         torch.openreg.ExternalStream(0x7654321)
 
 
-def test_streams_from_handles_of_others():
+def test_get_stream_from_external():
     stream = torch.openreg.Stream(1)
     same = torch.openreg.get_stream_from_external(stream.native_handle, "openreg:1")
     assert same.device == stream.device and same.native_handle == stream.native_handle
@@ -128,7 +128,7 @@ def test_streams_from_handles_of_others():
         torch.openreg.get_stream_from_external(stream.native_handle, 0)
 
 
-def test_the_range_of_priorities():
+def test_priority_range():
     least, greatest = torch.openreg.Stream.priority_range()
     assert (least, greatest) == (0, -3)
     for priority in range(greatest, least + 1):
@@ -137,13 +137,13 @@ def test_the_range_of_priorities():
     assert torch.openreg.Stream(priority=5).priority == least
 
 
-def test_urgent_and_ordinary_streams_come_from_pools_of_their_own():
-    ordinary = {torch.openreg.Stream().stream_id for _ in range(40)}
-    urgent = {torch.openreg.Stream(priority=-1).stream_id for _ in range(40)}
-    assert not ordinary & urgent
+def test_each_priority_has_its_own_stream_pool():
+    normal = {torch.openreg.Stream().stream_id for _ in range(40)}
+    high = {torch.openreg.Stream(priority=-1).stream_id for _ in range(40)}
+    assert not normal & high
 
 
-def test_equal_streams_are_equal_keys():
+def test_equal_streams_have_equal_hashes():
     stream = torch.openreg.Stream()
     with torch.openreg.stream(stream):
         current = torch.openreg.current_stream()
@@ -151,7 +151,7 @@ def test_equal_streams_are_equal_keys():
     assert torch.openreg.default_stream(0) != torch.openreg.default_stream(1)
 
 
-def test_a_stream_of_a_device_that_is_not_there_is_refused():
+def test_stream_of_an_invalid_device_raises():
     for make in (torch.openreg.Stream, torch.openreg.current_stream, torch.openreg.default_stream):
         with pytest.raises(torch.AcceleratorError, match="out of range"):
             make(77)
@@ -159,8 +159,8 @@ def test_a_stream_of_a_device_that_is_not_there_is_refused():
         torch.openreg.Stream("cpu")
 
 
-def test_work_goes_to_the_current_stream_of_the_tensors_device():
-    """The current device is 0; the tensor's is 1, and so is the stream that counts."""
+def test_kernels_run_on_the_current_stream_of_the_tensors_device():
+    """The current device is 0. The tensor is on device 1, so the current stream of device 1 is used."""
     a = torch.ones(10, device="openreg:1")
     torch.openreg.synchronize(1)
     stream = torch.openreg.Stream(1)
@@ -176,7 +176,7 @@ def test_work_goes_to_the_current_stream_of_the_tensors_device():
     torch.openreg.set_device(0)
 
 
-def test_a_context_can_be_entered_again_and_shared_by_threads():
+def test_stream_context_is_reusable_and_thread_local():
     stream = torch.openreg.Stream()
     context = torch.openreg.StreamContext(stream)
     seen = []
@@ -197,8 +197,8 @@ def test_a_context_can_be_entered_again_and_shared_by_threads():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_copy_between_devices_orders_both_streams(dtype):
-    """It waits for what the destination's stream did before, and that stream waits for it."""
+def test_copy_between_devices_orders_both_streams(dtype):
+    """The copy waits for earlier work of the destination's stream, and later work of that stream waits for the copy."""
     source = torch.full((1000,), 3.0, device="openreg:0")
     target = torch.zeros(1000, device="openreg:1", dtype=dtype)
     torch.openreg.synchronize(0)
@@ -216,7 +216,7 @@ def test_a_copy_between_devices_orders_both_streams(dtype):
     assert total.item() == 6000
 
 
-def test_a_copy_between_devices_is_on_their_current_streams():
+def test_copy_between_devices_uses_their_current_streams():
     source = torch.ones(1000, device="openreg:0")
     torch.openreg.synchronize(0)
     busy = torch.openreg.default_stream(1)
@@ -226,13 +226,13 @@ def test_a_copy_between_devices_is_on_their_current_streams():
         assert there.sum().item() == 1000
 
 
-def test_the_pool_hands_out_streams_in_turn_for_ever():
+def test_stream_pool_is_round_robin():
     ids = {torch.openreg.Stream().stream_id for _ in range(100)}
     assert len(ids) == 32
     assert 0 not in ids
 
 
-def test_many_streams_do_not_mean_many_threads():
+def test_many_streams_do_not_create_many_threads():
     import os
 
     before = len(os.listdir("/proc/self/task"))
@@ -245,25 +245,25 @@ def test_many_streams_do_not_mean_many_threads():
 
 
 @pytest.mark.parametrize("priority", [-(1 << 31), (1 << 31) - 1, -100, 5])
-def test_any_priority_is_brought_into_the_range(priority):
+def test_priority_is_clamped_to_the_range(priority):
     stream = torch.Stream("openreg", priority=priority)
     assert torch.openreg.Stream(priority=priority).priority in (0, -3)
     stream.synchronize()
 
 
 @pytest.mark.parametrize("index", [-1, -120, 100])
-def test_a_stream_of_no_device_is_refused_in_words(index):
+def test_query_of_a_stream_with_an_invalid_device_raises(index):
     stream = torch.Stream(stream_id=1, device_index=index, device_type=20)
     with pytest.raises(ValueError, match=f"invalid device index {index}"):
         stream.query()
 
 
-def test_a_stream_of_the_host_is_not_recorded():
+def test_record_stream_raises_for_a_cpu_stream():
     with pytest.raises(ValueError, match="not of cpu"):
         torch.ones(2, device="openreg").record_stream(torch.Stream("cpu"))
 
 
-def test_sleep_occupies_the_current_stream_alone():
+def test_sleep_blocks_only_the_current_stream():
     stream = torch.openreg.Stream()
     begin, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event(enable_timing=True)
     with torch.openreg.schedule("async"), torch.openreg.stream(stream):
@@ -276,14 +276,14 @@ def test_sleep_occupies_the_current_stream_alone():
     assert begin.elapsed_time(end) >= 1000
 
 
-def test_sleep_runs_before_what_follows_it(each_schedule):
+def test_sleep_keeps_stream_order(each_schedule):
     torch.openreg._sleep(10_000_000)
     assert (torch.ones(3, device="openreg") + 1).tolist() == [2, 2, 2]
     assert torch.openreg.current_stream().query()
 
 
-def test_a_long_queue_of_one_stream_does_not_slow_launches_on_another():
-    """A thread that is far ahead of a stream waits milliseconds for it, and for no other stream."""
+def test_long_queue_of_one_stream_does_not_slow_launches_on_another():
+    """Launches are throttled on a stream with a long queue, but not on other streams."""
     first, second = (torch.ones(4, device=f"openreg:{i}") for i in range(2))
     first.add_(1)
     with torch.openreg.schedule("async"), held(torch.openreg.current_stream(1)):

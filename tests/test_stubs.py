@@ -1,4 +1,4 @@
-"""python/torch_openreg/_C.pyi says what the extension module has: the same names, the same parameters."""
+"""python/torch_openreg/_C.pyi matches the extension module: the same names and parameters."""
 
 import ast
 import re
@@ -20,12 +20,12 @@ def stub():
     return ast.parse(STUB.read_text())
 
 
-def test_the_stub_has_the_names_of_the_module(stub):
+def test_stub_and_module_have_the_same_names(stub):
     named = {node.name for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert public(named) == public(dir(_C))
 
 
-def test_functions_of_the_stub_take_what_those_of_the_module_take(stub):
+def test_stub_and_module_functions_have_the_same_parameters(stub):
     """pybind11 writes the signature into the first line of the docstring: ``name(arg0: int, arg1: str) -> None``."""
     functions = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
     taken = {node.name: len(node.args.posonlyargs) for node in functions}
@@ -36,7 +36,7 @@ def test_functions_of_the_stub_take_what_those_of_the_module_take(stub):
     assert taken == found
 
 
-def test_classes_of_the_stub_have_the_members_of_those_of_the_module(stub):
+def test_stub_and_module_classes_have_the_same_members(stub):
     for node in stub.body:
         if isinstance(node, ast.ClassDef):
             members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}

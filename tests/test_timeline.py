@@ -1,4 +1,4 @@
-"""``python -m torch_openreg timeline``: what is drawn of a trace, and that a browser draws it."""
+"""``python -m torch_openreg timeline``: the contents of the page, and its rendering in a browser."""
 
 import gzip
 import json
@@ -55,7 +55,7 @@ def launch(name, start, correlation, thread=77, shapes=None):
     ]
 
 
-def said(kind, pid, tid, /, **argument):
+def metadata(kind, pid, tid, /, **argument):
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "ts": 0, "args": argument}
 
 
@@ -63,10 +63,10 @@ def said(kind, pid, tid, /, **argument):
 def small():
     """Two kernels on stream 0, a copy on stream 5, launched by one thread; 50 µs long."""
     return [
-        said("process_name", 500, 0, name="python"),
-        said("process_labels", 0, 0, labels="openreg 0"),
-        said("thread_name", 0, 0, name="stream 0"),
-        said("thread_name", 500, 77, name="thread 77 (main)"),
+        metadata("process_name", 500, 0, name="python"),
+        metadata("process_labels", 0, 0, labels="openreg 0"),
+        metadata("thread_name", 0, 0, name="stream 0"),
+        metadata("thread_name", 500, 77, name="thread 77 (main)"),
         *launch("aten::mm", 1000.0, 1, shapes=[[8, 4], [4, 2]]),
         *launch("aten::relu", 1012.0, 2),
         *launch("aten::copy_", 1024.0, 3),
@@ -111,7 +111,7 @@ def test_events_keep_their_times_and_nest(small):
     assert events["gpu_memcpy", "Memcpy HtoD"].details == {"bytes": 4096}
 
 
-def test_arrows_lead_from_the_call_to_the_work_and_work_knows_its_operator(small):
+def test_arrows_link_launches_to_kernels_and_operators(small):
     timeline = make_timeline(small)
     assert len(timeline.arrows) == 3
     for begin, end in timeline.arrows:
@@ -126,7 +126,7 @@ def test_arrows_lead_from_the_call_to_the_work_and_work_knows_its_operator(small
 
 
 class Page(HTMLParser):
-    """What there is in a page without running its program."""
+    """The static contents of a page, without running its script."""
 
     def __init__(self, text):
         super().__init__()
@@ -143,7 +143,7 @@ class Page(HTMLParser):
         self.parts[self.now] = self.parts.get(self.now, "") + data
 
 
-def test_the_page_is_whole_and_needs_nothing(small):
+def test_page_is_complete_and_self_contained(small):
     text = render(make_timeline(small), "a & b <c>")
     page = Page(text)
     assert page.outside == []
@@ -157,7 +157,7 @@ def test_the_page_is_whole_and_needs_nothing(small):
     assert "stream 5" in text[text.index("<noscript>") : text.index("</noscript>")]
 
 
-def test_names_cannot_break_out_of_the_page(small):
+def test_names_are_escaped(small):
     evil = "</script><script>alert(1)</script><!--{{style}}"
     text = render(make_timeline([*small, work(evil, 0, 1090.0, 1.0, 9)]), evil)
     page = Page(text)
@@ -165,15 +165,15 @@ def test_names_cannot_break_out_of_the_page(small):
     assert text.count("<script") == 2
 
 
-def test_what_is_no_trace_is_refused_in_words(tmp_path):
+def test_invalid_traces_raise(tmp_path):
     path = tmp_path / "x.json"
-    for content, words in [
+    for content, message in [
         ("{", "is not JSON"),
         ("{}", "has no traceEvents"),
         ('{"traceEvents": []}', "nothing to draw"),
     ]:
         path.write_text(content)
-        with pytest.raises(TraceError, match=words):
+        with pytest.raises(TraceError, match=message):
             read_timeline(path)
     done = python("-m", "torch_openreg", "timeline", str(path), code=1)
     assert "nothing to draw" in done.stderr
@@ -181,7 +181,7 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path):
     assert "none.json" in done.stderr
 
 
-def test_the_command_writes_beside_the_trace(small, tmp_path):
+def test_command_writes_next_to_the_trace(small, tmp_path):
     with gzip.open(tmp_path / "run.json.gz", "wt") as file:
         json.dump({"traceEvents": small}, file)
     done = python("-m", "torch_openreg", "timeline", str(tmp_path / "run.json.gz"))
@@ -208,7 +208,7 @@ def trained(tmp_path_factory):
     return timeline, folder / "trace.html"
 
 
-def test_a_real_trace_is_drawn_whole(trained):
+def test_real_trace_has_all_launches(trained):
     timeline, _ = trained
     streams = [row for row in timeline.rows if row.on_device]
     assert len(streams) == 2
@@ -230,7 +230,7 @@ PIXEL = """
   const box = document.getElementById("picture").getBoundingClientRect();
   HTMLCanvasElement.prototype.setPointerCapture = () => {};
   const { timeline } = window;
-  timeline.draw();  // there are no frames in a browser without a screen
+  timeline.draw();  // a headless browser has no animation frames
 """
 
 
@@ -243,7 +243,7 @@ def drawn(small, tmp_path):
 
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_event_is_where_it_should_be(drawn, dark):
+def test_events_are_drawn_at_their_positions(drawn, dark):
     options = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
     seen = ask(
         drawn,
@@ -273,7 +273,7 @@ def test_every_event_is_where_it_should_be(drawn, dark):
 
 
 @needs_browser
-def test_pointing_tells_and_a_click_keeps(drawn):
+def test_tooltip_and_selection(drawn):
     seen = ask(
         drawn,
         PIXEL
@@ -281,14 +281,14 @@ def test_pointing_tells_and_a_click_keeps(drawn):
         const i = timeline.data.name.findIndex(n => timeline.data.names[n] === "aten::mm.out");
         const x = timeline.toX(timeline.data.start[i] + 10), y = timeline.yOf(i);
         move(x, y);
-        const told = document.getElementById("tooltip").innerText;
+        const tooltip = document.getElementById("tooltip").innerText;
         move(x, y, "pointerdown"); move(x, y, "pointerup");
         move(5, 5);
-        return { told, hidden: document.getElementById("tooltip").hidden, selected: timeline.selected === i,
-                 kept: document.getElementById("selected").innerText };
+        return { tooltip, hidden: document.getElementById("tooltip").hidden, selected: timeline.selected === i,
+                 panel: document.getElementById("selected").innerText };
         """,
     )
-    for text in (seen["told"], seen["kept"]):
+    for text in (seen["tooltip"], seen["panel"]):
         assert "aten::mm.out" in text
         assert re.search(r"takes\s+20\.0 µs", text)
         assert re.search(r"operator\s+aten::mm", text)
@@ -297,7 +297,7 @@ def test_pointing_tells_and_a_click_keeps(drawn):
 
 
 @needs_browser
-def test_zooming_moving_folding_and_finding(drawn):
+def test_zoom_pan_fold_and_search(drawn):
     seen = ask(
         drawn,
         PIXEL
@@ -331,7 +331,7 @@ def test_zooming_moving_folding_and_finding(drawn):
 
 
 @needs_browser
-def test_a_real_trace_opens(trained, tmp_path):
+def test_real_trace_opens_in_a_browser(trained, tmp_path):
     timeline, page = trained
     seen = ask(page, PIXEL + "return { rows: timeline.rows.length, events: timeline.data.name.length };")
     assert seen == {"rows": len(timeline.rows), "events": len(timeline.events)}

@@ -1,4 +1,4 @@
-"""TorchScript, and the other threads from which operators are called."""
+"""TorchScript, and operators called from other threads."""
 
 import concurrent.futures
 import threading
@@ -46,12 +46,12 @@ def numbers():
     return torch.arange(0.0, 100.0, 10.0)
 
 
-def test_masks(numbers, each_schedule):
+def test_mask_assignment(numbers, each_schedule):
     for _ in range(3):  # the interpreter specializes on its second run
         assert torch.equal(clip(numbers.to(DEVICE)).cpu(), clip(numbers))
 
 
-def test_indices(each_schedule):
+def test_indexing(each_schedule):
     x = torch.arange(16.0).reshape(4, 4)
     arguments = (x, x > 5, torch.tensor([3, 0]))
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_modules_scripted_traced_and_frozen(each_schedule):
             torch.testing.assert_close(made(x.to(DEVICE)).cpu(), expected)
 
 
-def test_a_pool_of_threads(numbers, each_schedule):
+def test_thread_pool(numbers, each_schedule):
     expected = clip(numbers)
     ready = threading.Barrier(4)
 

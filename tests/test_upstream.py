@@ -1,4 +1,4 @@
-"""The runner of PyTorch's own tests, on a checkout that is a few lines long."""
+"""The runner of PyTorch's tests, with a minimal checkout."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from upstream.translate import translate
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Every way in which a test can end.
+# A test for each outcome.
 SOURCE = """
 import os, time, unittest
 import torch
@@ -43,14 +43,14 @@ class TestDevice(TestCase):
 
     @onlyCPU
     def test_f_for_cpu(self, device):
-        self.fail("runs on the CPU alone")
+        self.fail("runs only on the CPU")
 
     @onlyCUDA
     def test_g_calls_cuda(self, device):
         torch.cuda.init()
 
     @unittest.expectedFailure
-    def test_h_pytorch_knows(self, device):
+    def test_h_expected_failure(self, device):
         self.fail("a known failure")
 
     def test_i_also_passes(self, device):
@@ -99,7 +99,7 @@ def checkout(tmp_path_factory) -> Path:
 
 
 def run(checkout: Path, expected: str, build: Path, *arguments: str) -> tuple[int, str, dict[str, Result]]:
-    """Runs the suite; returns the status, what was printed, and the results by the last part of the id."""
+    """Runs the suite. Returns the exit status, the output, and the results by the last part of the test id."""
     build.mkdir(parents=True, exist_ok=True)
     (build / "expected.toml").write_text(expected)
     done = subprocess.run(
@@ -127,7 +127,7 @@ def ran(checkout, tmp_path_factory) -> tuple[int, str, dict[str, Result], str]:
     return status, output, results, (build / "page.md").read_text()
 
 
-def test_a_crash_and_a_hang_cost_one_test_each(ran):
+def test_crash_and_hang_affect_one_test_each(ran):
     status, output, results, _ = ran
     outcomes = {name: result.outcome for name, result in results.items()}
     assert outcomes == {
@@ -138,7 +138,7 @@ def test_a_crash_and_a_hang_cost_one_test_each(ran):
         "test_e_for_cuda_openreg": "passed",
         "test_f_for_cpu_openreg": "skipped",
         "test_g_calls_cuda_openreg": "skipped",
-        "test_h_pytorch_knows_openreg": "passed",
+        "test_h_expected_failure_openreg": "passed",
         "test_i_also_passes_openreg": "passed",
         "test_class_for_cuda_openreg": "passed",
         "test_memory": "passed",
@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_imported_is_one_failure(checkout, tmp_path):
     assert "no_such_module" in results["functorch/test_broken.py"].message
 
 
-def test_the_suite_has_the_files_and_folders_that_the_checkout_has(checkout):
+def test_suite_lists_the_files_of_the_checkout(checkout):
     assert [file.name for file in files_of(checkout / "test")] == [
         "test_torch.py",
         "functorch/test_broken.py",
@@ -180,7 +180,7 @@ def test_the_suite_has_the_files_and_folders_that_the_checkout_has(checkout):
     ]
 
 
-def test_samples_and_shards_are_fixed():
+def test_samples_and_shards_are_deterministic():
     tests = [f"test_a.py::TestA::test_{i}" for i in range(100)]
     sample = Selection(sample=10).select(tests)
     assert len(sample) == 10 and sample == Selection(sample=10).select(reversed(tests))
@@ -206,13 +206,13 @@ def test_patterns_must_match_a_failure_of_a_complete_run():
 @pytest.mark.parametrize(
     "entry",
     [
-        'whose = "somebody"\nreason = "r"\ntests = ["a"]',
+        'whose = "unknown"\nreason = "r"\ntests = ["a"]',
         'whose = "ours"\nreason = " "\ntests = ["a"]',
         'whose = "ours"\nreason = "r"\ntests = []',
         'whose = "ours"\nreason = "r"\ntests = ["a"]\n[[failure]]\nwhose = "ours"\nreason = "r"\ntests = ["a"]',
     ],
 )
-def test_an_entry_without_reason_owner_or_tests_is_refused(entry, tmp_path):
+def test_invalid_entries_raise(entry, tmp_path):
     (tmp_path / "expected.toml").write_text(f"[[failure]]\n{entry}\n")
     with pytest.raises(ValueError, match=r"needs tests|listed twice"):
         Expected.load(tmp_path / "expected.toml")
@@ -233,7 +233,7 @@ def test_the_last_result_of_a_test_counts(tmp_path):
     assert "| a | 1 |" in page({"a": store}, Expected(), "2.13.0", "Every test ran.")
 
 
-def test_translation_replaces_what_programs_spell_and_keeps_libraries():
+def test_translation_replaces_device_names_and_keeps_library_names():
     source = textwrap.dedent("""
         from torch.cuda._memory_viz import plot
         x = torch.ones(1, device="cuda:0").cuda()

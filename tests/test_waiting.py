@@ -1,6 +1,6 @@
-"""Whoever waits for the device has let go of Python's lock: a kernel may need it.
+"""Calls that synchronize release the GIL, because a pending kernel may need it.
 
-A lock that is held shows as a program that never ends, so each wait is a program of its own.
+A call that holds the GIL deadlocks, so each call runs in a separate process.
 """
 
 import pytest
@@ -20,7 +20,7 @@ def _(x):
 
 x = torch.ones(1000, device="openreg")
 host, pinned = torch.zeros(1000), torch.zeros(1000).pin_memory()
-slow(x).sum().item()  # what the first call imports
+slow(x).sum().item()  # imports of the first call
 """
 
 WAITS = {
@@ -41,13 +41,13 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_kernel_in_python_and_a_host_that_waits(name):
+def test_synchronizing_calls_release_the_gil_for_python_kernels(name):
     execute(f"{KERNEL}\n{WAITS[name]}\ntorch.accelerator.synchronize()")
 
 
 @pytest.mark.parametrize("first", ["", "torch.openreg.memory._record_memory_history()"])
-def test_kernels_that_allocate_and_a_host_that_empties_the_cache(first):
-    """They need the pool's lock, and Python's where stacks are recorded."""
+def test_empty_cache_while_kernels_allocate(first):
+    """The kernels need the pool's lock, and the GIL if stacks are recorded."""
     program = f"""
         import threading, torch
         {first}
@@ -72,8 +72,8 @@ def test_kernels_that_allocate_and_a_host_that_empties_the_cache(first):
 
 
 @pytest.mark.parametrize("schedule", ["async", "blocking", "adversarial"])
-def test_a_wait_ends_while_another_thread_keeps_launching(schedule):
-    """Its place in the order is that of the call. The other thread stops when this one is done."""
+def test_synchronization_ends_while_another_thread_keeps_launching(schedule):
+    """It waits only for work that was launched before the call. The other thread launches until the end of the test."""
     program = """
         import threading, torch
         x = torch.zeros(100_000, device="openreg")
@@ -105,7 +105,7 @@ def test_a_wait_ends_while_another_thread_keeps_launching(schedule):
     execute(program, OPENREG_SCHEDULE=schedule)
 
 
-def test_a_thread_that_only_waits_keeps_its_number_of_threads():
+def test_synchronize_keeps_the_threads_num_threads():
     program = """
         import threading, torch
         torch.set_num_threads(2)

@@ -1,4 +1,4 @@
-"""Errors begin with CUDA's words, which programs and PyTorch's own tests match, and go on with ours."""
+"""Error messages start with CUDA's wording, which programs and PyTorch's tests match. Our details follow."""
 
 import os
 
@@ -57,7 +57,7 @@ def empty_graph():
     capture(lambda: None)
 
 
-def waiting_while_watched():
+def item_in_sync_debug_mode():
     openreg.set_sync_debug_mode("error")
     try:
         sum_with_item()
@@ -65,7 +65,7 @@ def waiting_while_watched():
         openreg.set_sync_debug_mode("default")
 
 
-WORDS = {
+MESSAGES = {
     "device": (
         lambda: openreg.set_device(7),
         torch.AcceleratorError,
@@ -128,7 +128,7 @@ WORDS = {
         RuntimeError,
         "does not match recording stream's device index 1",
     ),
-    "waiting": (waiting_while_watched, RuntimeError, "called a synchronizing openreg operation"),
+    "synchronization": (item_in_sync_debug_mode, RuntimeError, "called a synchronizing openreg operation"),
     "item in a capture": (
         lambda: capture(sum_with_item),
         torch.AcceleratorError,
@@ -164,15 +164,15 @@ WORDS = {
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize("name", WORDS)
-def test_the_words_are_those_of_cuda(name):
-    call, error, words = WORDS[name]
-    with pytest.raises(error, match=words):
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_contain_cudas_wording(name):
+    call, error, message = MESSAGES[name]
+    with pytest.raises(error, match=message):
         call()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_is_told_what_to_do():
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not available")
+def test_forked_child_error_has_cudas_wording():
     execute("""
         import os, torch
         torch.ones(3, device="openreg")
@@ -181,9 +181,9 @@ def test_a_forked_child_is_told_what_to_do():
             try:
                 torch.ones(3, device="openreg")
             except RuntimeError as error:
-                told = ("Cannot re-initialize openreg in forked subprocess. To use openreg with multiprocessing, "
+                expected = ("Cannot re-initialize openreg in forked subprocess. To use openreg with multiprocessing, "
                         "you must use the 'spawn' start method")
-                os._exit(0 if told in str(error) else 2)
+                os._exit(0 if expected in str(error) else 2)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     """)

@@ -1,4 +1,4 @@
-"""Nothing is downloaded, and one thread is enough for models of this size."""
+"""No downloads, and one CPU thread, because the models are small."""
 
 import os
 

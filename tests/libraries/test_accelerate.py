@@ -1,4 +1,4 @@
-"""accelerate: the variable that names the device, mixed precision, dispatched models."""
+"""accelerate: device selection by environment variable, mixed precision, dispatched models."""
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
-def chosen(monkeypatch):
-    """A function that makes an Accelerator for a device."""
+def make_accelerator(monkeypatch):
+    """Function that creates an Accelerator for a device."""
 
     def make(device: str, **options):
         accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
@@ -54,16 +54,16 @@ def train(accelerator, folder=None) -> list[float]:
     return losses
 
 
-def test_training_gives_the_cpus_losses(chosen, tmp_path):
-    accelerator = chosen("openreg:0", gradient_accumulation_steps=2)
+def test_training_losses_match_the_cpu(make_accelerator, tmp_path):
+    accelerator = make_accelerator("openreg:0", gradient_accumulation_steps=2)
     assert accelerator.device == torch.device("openreg", 0)
     ours = train(accelerator, tmp_path)
-    assert ours == pytest.approx(train(chosen("cpu", gradient_accumulation_steps=2)), rel=1e-4)
+    assert ours == pytest.approx(train(make_accelerator("cpu", gradient_accumulation_steps=2)), rel=1e-4)
 
 
-def test_mixed_precision(chosen):
-    exact = train(chosen("openreg:0"))
-    accelerator = chosen("openreg:0", mixed_precision="bf16")
+def test_mixed_precision(make_accelerator):
+    exact = train(make_accelerator("openreg:0"))
+    accelerator = make_accelerator("openreg:0", mixed_precision="bf16")
     with accelerator.autocast():
         assert (
             torch.ones(2, 2, device="openreg") @ torch.ones(2, 2, device="openreg")
@@ -72,13 +72,13 @@ def test_mixed_precision(chosen):
     assert mixed != exact and mixed == pytest.approx(exact, rel=0.1, abs=0.01)
 
 
-def test_float16_is_refused_by_a_list_of_names(chosen):
-    # When this passes, the guide has to change.
+def test_float16_raises_for_unlisted_devices(make_accelerator):
+    # accelerate has a fixed list of devices. If this stops raising, update the guide.
     with pytest.raises(ValueError, match=r"fp16 mixed precision requires .*\(not 'openreg'\)"):
-        train(chosen("openreg:0", mixed_precision="fp16"))
+        train(make_accelerator("openreg:0", mixed_precision="fp16"))
 
 
-def test_a_model_over_two_devices():
+def test_model_on_two_devices():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     expected = model(torch.ones(1, 4))
@@ -87,7 +87,7 @@ def test_a_model_over_two_devices():
     torch.testing.assert_close(spread(torch.ones(1, 4)).cpu(), expected)
 
 
-def test_weights_that_wait_on_the_host():
+def test_cpu_offload():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     expected = model(torch.ones(1, 4))
@@ -97,12 +97,12 @@ def test_weights_that_wait_on_the_host():
     torch.testing.assert_close(out.cpu(), expected)
 
 
-def test_empty_weights_are_filled(tmp_path):
+def test_load_checkpoint_into_empty_weights(tmp_path):
     model = nn.Linear(4, 2)
     accelerate.Accelerator(cpu=True).save_model(model, tmp_path)
     with accelerate.init_empty_weights():
         empty = nn.Linear(4, 2)
-    # By number: a file of safetensors is opened for that device, and its library knows no name of ours.
+    # By index, because safetensors opens the file and does not accept the name openreg.
     loaded = accelerate.load_checkpoint_and_dispatch(empty, tmp_path, device_map={"": 1})
     assert loaded.weight.device == torch.device("openreg", 1)
     assert torch.equal(loaded.weight.cpu(), model.weight)

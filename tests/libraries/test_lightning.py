@@ -1,4 +1,4 @@
-"""Lightning: a Trainer and a Fabric on the device, with the accelerator that we register."""
+"""Lightning: Trainer and Fabric on the device, with the registered accelerator."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def ours(**changes) -> dict:
     return {"accelerator": "openreg", "strategy": device.STRATEGY, "devices": 1, **changes}
 
 
-def test_a_trainer_gives_the_cpus_losses(tmp_path):
+def test_trainer_losses_match_the_cpu(tmp_path):
     module, trainer = fit(tmp_path, **ours())
     reference, _ = fit(tmp_path, accelerator="cpu", devices=1)
     assert {where for where, _ in module.seen} == {"openreg:0"}
@@ -69,7 +69,7 @@ def test_mixed_precision(tmp_path, precision, dtype):
     torch.testing.assert_close(torch.stack(module.losses), torch.stack(exact.losses), rtol=0.05, atol=0.02)
 
 
-def test_a_checkpoint_is_resumed(tmp_path):
+def test_resume_from_checkpoint(tmp_path):
     whole, _ = fit(tmp_path, epochs=3, **ours())
     _, trainer = fit(tmp_path, **ours())
     file = tmp_path / "checkpoint.ckpt"
@@ -78,18 +78,18 @@ def test_a_checkpoint_is_resumed(tmp_path):
     assert torch.equal(torch.stack(rest.losses), torch.stack(whole.losses[-4:]))
 
 
-def test_another_device_than_the_first(tmp_path):
+def test_second_device(tmp_path):
     module, _ = fit(tmp_path, **ours(strategy=device.SingleDevice("openreg:1")))
     assert {where for where, _ in module.seen} == {"openreg:1"}
     torch.openreg.set_device(0)
 
 
-def test_a_forgotten_strategy_is_told_in_words(tmp_path):
+def test_missing_strategy_raises(tmp_path):
     with pytest.raises(ValueError, match="pass strategy='single_openreg' too"):
         fit(tmp_path, accelerator="openreg", devices=1)
 
 
-def test_which_devices():
+def test_parse_devices():
     parse = device.Accelerator.parse_devices
     assert parse(1) == [0] and parse("2") == [0, 1] and parse(-1) == [0, 1]
     assert parse([1]) == [1] and parse("1,") == [1] and parse("0,1") == [0, 1]

@@ -49,13 +49,13 @@ def train(adapter: str, device: str):
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_training_gives_the_cpus_losses(adapter):
+def test_training_losses_match_the_cpu(adapter):
     model, ours, _ = train(adapter, "openreg")
     assert {p.device.type for p in model.parameters()} == {"openreg"}
     assert ours == pytest.approx(train(adapter, "cpu")[1], rel=1e-4) and ours[-1] < ours[0]
 
 
-def test_an_adapter_made_on_the_device_is_saved_loaded_and_merged(tmp_path):
+def test_adapter_created_on_the_device_is_saved_loaded_and_merged(tmp_path):
     model = peft.get_peft_model(base("openreg"), ADAPTERS["lora"]())
     assert {p.device.type for p in model.parameters()} == {"openreg"}
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""torchmetrics: the CPU's values, with the state of a metric on the device."""
+"""torchmetrics: metrics with their state on the device give the CPU's values."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_collections_are_reset_and_moved():
     assert metrics.compute()["sum"].item() == 4 and metrics.compute()["sum"].device.type == "cpu"
 
 
-def test_a_metric_that_stayed_on_the_host_says_so():
+def test_metric_on_the_cpu_raises_for_device_tensors():
     metric = tm.Accuracy(**CLASSES)
     with pytest.raises(RuntimeError, match="same device"):
         metric.update(torch.randn(5, 4, device="openreg"), torch.randint(4, (5,), device="openreg"))

@@ -35,7 +35,7 @@ FAMILIES = {
                      image_size=16, patch_size=4, num_labels=3)
     ),
 }  # fmt: skip
-WRITERS = ["gpt2", "llama", "t5"]
+GENERATIVE = ["gpt2", "llama", "t5"]
 
 
 def make(family: str, device: str):
@@ -75,18 +75,18 @@ def train(family: str, device: str, steps: int = 4, **autocast) -> list[float]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_training_gives_the_cpus_losses(family):
+def test_training_losses_match_the_cpu(family):
     ours = train(family, "openreg")
     assert ours == pytest.approx(train(family, "cpu"), rel=1e-4)
     assert ours[-1] < ours[0]
     assert train(family, "openreg", dtype=torch.bfloat16) == pytest.approx(ours, rel=0.05)
 
 
-@pytest.mark.parametrize("family", WRITERS)
+@pytest.mark.parametrize("family", GENERATIVE)
 @pytest.mark.parametrize("how", [{}, {"num_beams": 3}, {"cache_implementation": "static"}], ids=str)
-def test_generation_gives_the_cpus_tokens(family, how):
+def test_generated_tokens_match_the_cpu(family, how):
     if family == "t5" and "cache_implementation" in how:
-        pytest.skip("an encoder and decoder model; its cache is another")
+        pytest.skip("encoder-decoder model with another kind of cache")
     prompt = batch(family, "cpu")["input_ids"][:, :5]
     made = [
         make(family, device)
@@ -98,8 +98,8 @@ def test_generation_gives_the_cpus_tokens(family, how):
     assert torch.equal(*made)
 
 
-@pytest.mark.parametrize("family", WRITERS)
-def test_sampling_repeats_from_a_seed(family):
+@pytest.mark.parametrize("family", GENERATIVE)
+def test_sampling_is_reproducible_from_a_seed(family):
     model, prompt = make(family, "openreg").eval(), batch(family, "openreg")["input_ids"][:, :5]
 
     def sample(seed: int) -> torch.Tensor:
@@ -146,7 +146,7 @@ def tokenizer():
     return tr.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", eos_token="[EOS]")
 
 
-def test_a_pipeline():
+def test_pipeline():
     texts = ["w5 w6 w7", "w9 w10 w11 w12 w13"]
     answers = []
     for device in ("openreg", "cpu"):
@@ -158,7 +158,7 @@ def test_a_pipeline():
     assert answers[0] == pytest.approx(answers[1], rel=1e-4)
 
 
-# The device of a Trainer is accelerate's; the variable that names it is read once, so this is another process.
+# accelerate selects the device of a Trainer. It reads the environment variable once, so this is a separate process.
 TRAINER = """
 import json
 import sys
@@ -203,7 +203,7 @@ def run_trainer(folder, **variables: str) -> dict:
     return json.loads(out.splitlines()[-1])
 
 
-def test_a_trainer(tmp_path):
+def test_trainer(tmp_path):
     library("accelerate")
     ours = run_trainer(tmp_path, ACCELERATE_TORCH_DEVICE="openreg:0")
     theirs = run_trainer(tmp_path, ACCELERATE_USE_CPU="true")
@@ -212,7 +212,7 @@ def test_a_trainer(tmp_path):
     assert ours["evaluated"] == pytest.approx(theirs["evaluated"], rel=1e-3)
 
 
-def test_a_trainer_in_mixed_precision(tmp_path):
+def test_trainer_in_mixed_precision(tmp_path):
     library("accelerate")
     made = run_trainer(tmp_path, ACCELERATE_TORCH_DEVICE="openreg:0", ACCELERATE_MIXED_PRECISION="bf16")
     assert made["seen"] == [["openreg:0", "torch.bfloat16"]] and len(made["losses"]) == 4

@@ -1,4 +1,4 @@
-"""The wheel, in an environment of its own beside the torch that it was built for."""
+"""The wheel, in a separate virtual environment with the torch that it was built for."""
 
 import pathlib
 import subprocess
@@ -15,7 +15,7 @@ USE = "import torch; print(torch.ones(3, device='openreg').sum().item(), torch.o
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> pathlib.Path:
-    """A virtual environment that has torch and what torch needs, and nothing of ours but the wheel."""
+    """A virtual environment with torch, its dependencies and the wheel."""
     wheels = sorted((ROOT / "dist").glob("torch_openreg-*.whl"), key=lambda path: path.stat().st_mtime)
     assert wheels, "no wheel in dist/: run `make wheel`"
     home = tmp_path_factory.mktemp("elsewhere")
@@ -34,7 +34,7 @@ def run(environment: pathlib.Path, program: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=environment)
 
 
-def test_it_is_found_by_a_bare_import_of_torch(environment):
+def test_import_torch_loads_the_backend(environment):
     done = run(environment, USE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == "3.0"
@@ -42,7 +42,7 @@ def test_it_is_found_by_a_bare_import_of_torch(environment):
     assert done.stderr == ""
 
 
-def test_it_works_wherever_it_is_unpacked(environment):
+def test_installed_wheel_is_relocatable(environment):
     moved = environment.parent / "moved"
     environment.rename(moved)
     try:
@@ -52,7 +52,7 @@ def test_it_works_wherever_it_is_unpacked(environment):
         moved.rename(environment)
 
 
-def test_it_says_so_when_it_meets_another_torch(environment):
+def test_torch_version_mismatch_is_reported(environment):
     build = next(environment.glob("lib/python*/site-packages/torch_openreg/_build.py"))
     before = build.read_text()
     build.write_text(before.replace('TORCH_VERSION = "2.', 'TORCH_VERSION = "1.'))
@@ -66,7 +66,7 @@ def test_it_says_so_when_it_meets_another_torch(environment):
     assert "it was built for torch 1." in done.stderr
 
 
-def test_it_holds_what_it_should(environment):
+def test_contents(environment):
     package = next(environment.glob("lib/python*/site-packages/torch_openreg"))
     names = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
     assert {"lib/libopenreg.so", "lib/libtorch_openreg.so", "_build.py", "py.typed"} <= names

@@ -1,4 +1,4 @@
-"""What an operator does not take is refused at the call, as on the CPU, and not when its kernel runs."""
+"""Invalid arguments raise at the call, as on the CPU, and not when the kernel runs."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-REFUSED = {
+INVALID_NUMBERS = {
     "normal_": (lambda a: a.normal_(0, 1), lambda a: a.normal_(0, -1)),
     "bernoulli_": (lambda a: a.bernoulli_(0.5), lambda a: a.bernoulli_(2.0)),
     "uniform_": (lambda a: a.uniform_(0, 1), lambda a: a.uniform_(1, 0)),
@@ -16,14 +16,14 @@ REFUSED = {
     "cauchy_": (lambda a: a.cauchy_(0, 1), lambda a: a.cauchy_(0, -1)),
     "log_normal_": (lambda a: a.log_normal_(1, 1), lambda a: a.log_normal_(1, -1)),
     "pow": (lambda a: a.long() ** 2, lambda a: a.long() ** -1),
-    "fill_ of bytes": (lambda a: a.byte().fill_(3), lambda a: a.byte().fill_(300)),
-    "fill_ of halves": (lambda a: a.half().fill_(3.0), lambda a: a.half().fill_(1e6)),
+    "fill_ of uint8": (lambda a: a.byte().fill_(3), lambda a: a.byte().fill_(300)),
+    "fill_ of float16": (lambda a: a.half().fill_(3.0), lambda a: a.half().fill_(1e6)),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_numbers_are_refused_at_the_call_whatever_was_called_before(name):
-    good, bad = REFUSED[name]
+@pytest.mark.parametrize("name", INVALID_NUMBERS)
+def test_invalid_numbers_raise_at_the_call_regardless_of_earlier_calls(name):
+    good, bad = INVALID_NUMBERS[name]
     a = torch.ones(5, device="openreg")
     with pytest.raises(RuntimeError) as theirs:
         bad(torch.ones(5))
@@ -37,7 +37,7 @@ def test_numbers_are_refused_at_the_call_whatever_was_called_before(name):
     torch.openreg.synchronize()
 
 
-def test_copies_onto_themselves_are_refused_at_the_call():
+def test_overlapping_copies_raise_at_the_call():
     a = torch.arange(5.0, device="openreg")
     with pytest.raises(RuntimeError, match="single memory location"):
         a[1:] = a[:-1]
@@ -47,7 +47,7 @@ def test_copies_onto_themselves_are_refused_at_the_call():
     assert a.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_number_on_the_host_is_not_written_by_the_device():
+def test_cpu_scalar_as_output_raises():
     host, there = torch.tensor(0.0), torch.tensor(3.0, device="openreg")
     for write in (lambda: host.add_(there), lambda: torch.add(there, 1, out=host)):
         with pytest.raises(RuntimeError, match="same device"):
@@ -55,24 +55,24 @@ def test_a_number_on_the_host_is_not_written_by_the_device():
     assert host.item() == 0
 
 
-PUTS = {
+ASSIGNMENTS = {
     "rows": (([0, 2],), (2, 4)),
     "elements": (([0, 2], [1, 3]), (2,)),
     "one value": (([0, 2],), ()),
     "a mask": (([True, False, True],), (2, 4)),
-    "a mask of all": (([[True] * 4] * 3,), ()),
-    "fractions": (([0.0, 1.0],), ()),
+    "a mask of all dimensions": (([[True] * 4] * 3,), ()),
+    "float indices": (([0.0, 1.0],), ()),
     "a mask of another length": (([True, False],), ()),
     "a mask of too many dimensions": (([[[True]]],), ()),
     "values of another shape": (([0, 1],), (3,)),
-    "indices that do not go together": (([0, 1], [0, 1, 2]), ()),
+    "indices that do not broadcast": (([0, 1], [0, 1, 2]), ()),
     "too many indices": (([0], [0], [0]), ()),
 }
 
 
-@pytest.mark.parametrize("name", PUTS)
-def test_assignments_are_refused_at_the_call_as_on_the_cpu(name):
-    indices, shape = PUTS[name]
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_index_assignment_agrees_with_the_cpu(name):
+    indices, shape = ASSIGNMENTS[name]
 
     def put(device: str) -> list | str:
         a = torch.zeros(3, 4, device=device)
@@ -89,53 +89,59 @@ def test_assignments_are_refused_at_the_call_as_on_the_cpu(name):
 
 
 def large(*shape: int, dtype: torch.dtype = torch.float32) -> Callable[[str], torch.Tensor]:
-    """More than a kernel is asked about before it is launched."""
+    """Function that creates a tensor on a device. Most are too large for a dry run."""
     return lambda device: torch.ones(*shape, device=device, dtype=dtype)
 
 
-WRONG = {
+INVALID_CALLS = {
     "the bias of a linear layer": (F.linear, [large(500, 200), large(300, 200), large(200)]),
     "the channels of a convolution": (F.conv2d, [large(2, 4, 200, 200), large(8, 3, 3, 3)]),
     "the bias of a convolution": (F.conv2d, [large(2, 3, 200, 200), large(8, 3, 3, 3), large(7)]),
     "the dtype of a convolution": (F.conv2d, [large(2, 3, 200, 200), large(8, 3, 3, 3, dtype=torch.float64)]),
-    "a dimension in place": (lambda a: a.cumsum_(0) + a.cumsum_(5), [large(500, 200)]),
+    "an invalid dimension of an in-place operator": (
+        lambda a: a.cumsum_(0) + a.cumsum_(5),
+        [large(500, 200)],
+    ),
     "the delta of a loss": (
         lambda a: F.huber_loss(a, a, delta=1.0) + F.huber_loss(a, a, delta=0.0),
         [large(500, 200)],
     ),
-    "as many samples as there are": (lambda a: a.multinomial(300), [large(500, 200)]),
-    "the greatest of none": (torch.max, [large(0, 200)]),
+    "more samples than categories": (lambda a: a.multinomial(300), [large(500, 200)]),
+    "max of an empty tensor": (torch.max, [large(0, 200)]),
     "boundaries of two dimensions": (torch.bucketize, [large(500, 200), large(2, 3)]),
     "the target of a loss": (F.cross_entropy, [large(2, 5, 200, 200), large(2, 200, 199, dtype=torch.int64)]),
-    "places and values": (
+    "indices and values of different sizes": (
         lambda a, i, v: a.put_(i, v),
         [large(500, 200), large(3, dtype=torch.int64), large(4)],
     ),
-    "an output that is read": (
+    "an output that is an input": (
         lambda a, i: torch.gather(a, 0, i, out=a),
         [large(5), large(5, dtype=torch.int64)],
     ),
-    "an output that a cross product reads": (
+    "an output that is an input of a cross product": (
         lambda a, b: torch.linalg.cross(a, b, out=b),
         [large(5, 3), large(5, 3)],
     ),
-    "an output among what is read": (
+    "an output that is one of the inputs of cat": (
         lambda a, b: torch.cat([a, b], out=b),
         [large(500, 200), large(500, 200)],
     ),
-    "a copy": (lambda a, b: a.copy_(b), [large(500, 200), large(200, 500)]),
-    "a change in place that would grow": (lambda a, b: a.logical_and_(b), [large(500, 1), large(500, 200)]),
-    "an output that is read and would grow": (
+    "a copy of another shape": (lambda a, b: a.copy_(b), [large(500, 200), large(200, 500)]),
+    "an in-place result larger than its tensor": (
+        lambda a, b: a.logical_and_(b),
+        [large(500, 1), large(500, 200)],
+    ),
+    "an output that is an input and would be resized": (
         lambda a, b: torch.add(a, b, out=torch.empty(0, device=a.device)) + torch.add(a, b, out=a),
         [large(500, 1), large(500, 200)],
     ),
-    "a word": (lambda a: F.gelu(a, approximate="nearly"), [large(500, 200)]),
+    "an unknown string": (lambda a: F.gelu(a, approximate="nearly"), [large(500, 200)]),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_kernels_refuse_is_refused_at_the_call(name):
-    call, arguments = WRONG[name]
+@pytest.mark.parametrize("name", INVALID_CALLS)
+def test_argument_errors_of_kernels_raise_at_the_call(name):
+    call, arguments = INVALID_CALLS[name]
     with pytest.raises((RuntimeError, IndexError)) as theirs:
         call(*(make("cpu") for make in arguments))
     with pytest.raises((RuntimeError, IndexError)) as ours:
@@ -144,7 +150,7 @@ def test_what_kernels_refuse_is_refused_at_the_call(name):
     torch.openreg.synchronize()
 
 
-def test_a_dropout_of_everything_leaves_nothing():
+def test_attention_with_dropout_probability_one():
     q = torch.ones(1, 2, 3, 4, device="openreg")
     assert F.scaled_dot_product_attention(q, q, q, dropout_p=1.0).abs().max().item() == 0
     with pytest.raises(RuntimeError, match="between 0 and 1"):
@@ -152,8 +158,8 @@ def test_a_dropout_of_everything_leaves_nothing():
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
-def test_an_output_of_a_call_that_failed_is_where_it_was():
-    """The kernel makes room for its result elsewhere, then refuses to write it where it reads."""
+def test_output_of_a_failed_call_keeps_its_memory():
+    """The kernel resizes its output, then raises because the output overlaps an input."""
     y = torch.arange(600.0, device="openreg")
     x = torch.zeros(200, device="openreg")
     with pytest.raises(RuntimeError, match="single memory location"):
@@ -161,4 +167,4 @@ def test_an_output_of_a_call_that_failed_is_where_it_was():
     x.fill_(3)
     assert x.sum().item() == 3 * x.numel() == x.cpu().sum().item()
     del x, y
-    torch.openreg.empty_cache()  # joins the blocks, whose aliases own nothing
+    torch.openreg.empty_cache()  # merges the blocks; aliases own no memory
