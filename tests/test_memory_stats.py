@@ -228,7 +228,9 @@ def test_out_of_memory_message_has_sizes_and_advice():
         "openreg out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
     )
     assert "6.00 GiB is allocated by PyTorch" in message
-    assert re.search(r"and \S+ \S+ is reserved by PyTorch but unallocated, the largest free block has", message)
+    assert re.search(
+        r"and \S+ \S+ is reserved by PyTorch but unallocated, the largest free block has", message
+    )
     assert "OPENREG_MEMORY" in message
     del keep
     assert bytes_of(5 << 30).numel() == 5 << 30

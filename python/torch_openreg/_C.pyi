@@ -93,6 +93,7 @@ def borrowed_response() -> tuple[int, list[str]]: ...
 
 # host_engine.cpp, in a build with the host engine
 HOST_ENGINE: bool
+
 def op_support(namespace: str, /) -> list[tuple[str, str, bool]]: ...  # name, support, depends on data
 def op_rule_matches() -> list[tuple[str, str, str, int]]: ...  # pattern, reason, torch, operators that match
 
