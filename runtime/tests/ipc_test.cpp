@@ -41,8 +41,8 @@ std::string export_event(orEvent_t event) {
 // Retries until success or another error: the locks of a peer that ended are released with a delay.
 bool retires(const orIpcMemHandle_t& handle) {
   for (int attempt = 0; attempt < 2000; ++attempt) {
-    const orError_t reply = orIpcRetireMemHandle(&handle);
-    if (reply != orErrorNotReady) return reply == orSuccess;
+    const orError_t error = orIpcRetireMemHandle(&handle);
+    if (error != orErrorNotReady) return error == orSuccess;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;

@@ -24,9 +24,9 @@ bool in_forked_child(Function function) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-#define SKIP_FORK_UNDER_THREAD_SANITIZER()                                                              \
-  if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer does not support fork in a process with " \
-                                        "threads"
+#define SKIP_FORK_UNDER_THREAD_SANITIZER() \
+  if (kThreadSanitizer)                    \
+  GTEST_SKIP() << "the thread sanitizer does not support fork with other threads running"
 
 }  // namespace
 
