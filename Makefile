@@ -1,4 +1,4 @@
-# One command builds, one tests. `make help` lists them all.
+# `make help` lists the targets.
 TORCH := 2.13.0
 PYTHON ?= python3
 VENV := .venv
@@ -11,30 +11,30 @@ SHOW_FAILURE = grep -qE '$(FAILURE)' build/build.log && sed -nE '/$(FAILURE)/,$$
 FAILURE = FAILED:|CMake Error
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
-# On a machine with a GPU, `import torch` would leave the device alone.
+# Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
 .PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
-	@echo 'build   make $(VENV) with torch $(TORCH), build the package and install it there'
-	@echo 'demo    a tensor on the device, then a model trained on it and on the CPU side by side'
-	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel'
-	@echo 'test-ops   every operator, sample and dtype beside the CPU, in every schedule'
-	@echo 'test-libraries   installs transformers, lightning and their like into $(VENV), and trains with them'
-	@echo 'test-upstream PYTORCH=folder   the tests of a PyTorch checkout of version $(TORCH) on the device; hours'
-	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of each of its files'
-	@echo 'test-browser   the pages that we write, in a headless browser, which is installed'
-	@echo 'bench   the device beside the CPU, in one run'
+	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
+	@echo 'demo    a tensor on the device, then a model trained on the device and on the CPU'
+	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel, and lint'
+	@echo 'test-ops   every operator, sample and dtype compared with the CPU, under every schedule'
+	@echo 'test-libraries   install transformers, lightning and other libraries into $(VENV), and train with them'
+	@echo 'test-upstream PYTORCH=folder   tests of PyTorch on the device, from a checkout of version $(TORCH); takes hours'
+	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of tests of each file'
+	@echo 'test-browser   install a headless browser and test the generated HTML pages in it'
+	@echo 'bench   benchmarks of the device and the CPU'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
-	@echo 'asan, tsan, ubsan   the tests of the runtime under the address, thread and undefined behavior sanitizers'
-	@echo 'stress, stress-tsan   the device memory from eight threads, and under the thread sanitizer'
-	@echo 'soak    MINUTES=30 of threads, streams, memory and training at once, checked all the while'
-	@echo 'lint, format   check formatting and types, or mend the formatting'
-	@echo 'tidy    clang-tidy over the runtime and csrc/, or FILES=...; minutes'
-	@echo 'clean   remove what was built, and $(VENV)'
+	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
+	@echo 'stress, stress-tsan   the device allocator from eight threads, and under the thread sanitizer'
+	@echo 'soak    MINUTES=30 of threads, streams, allocations and training at the same time, with checks'
+	@echo 'lint, format   check formatting and types; fix the formatting'
+	@echo 'tidy    clang-tidy on runtime/ and csrc/, or on FILES=...; takes minutes'
+	@echo 'clean   remove build results and $(VENV)'
 
-# What a machine lacks is installed if we may, and named if we may not.
+# Installs missing system packages as root, else prints their names.
 system:
 	@sh tools/system.sh $(PYTHON)
 
@@ -45,8 +45,8 @@ $(VENV)/.ready: Makefile | system
 	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*' 'clang-tidy==18.*'
 	@touch $@
 
-# The build folder stays, so only what has changed is compiled again. Of pip's log we show CMake's first lines and
-# ninja's progress, "[12/128] file"; of a build that fails, what comes after the first error.
+# The build folder is kept, so builds are incremental. Shows the "Building for" line of CMake and the progress of ninja,
+# "[12/128] file"; after a failure, the log from the first error on.
 build: $(VENV)/.ready
 	@mkdir -p build && rm -f build/status
 	@echo 'Building and installing the package; the whole log is build/build.log.'
@@ -84,7 +84,7 @@ test-no-engine: build
 	PYTHONPATH=build/no_engine $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
 
-# Every sample of every dtype in every schedule; half an hour and more.
+# Every sample of every dtype under every schedule; half an hour or more.
 test-ops: build
 	OPENREG_TEST_OPS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/ops
 
@@ -93,8 +93,8 @@ test-libraries: build
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) 'torch_openreg[libraries]'
 	$(BIN)/python -m pytest -q tests/libraries tests/test_serialization.py
 
-# PyTorch's own tests, from a checkout of the version that is installed. SHARD=2/5 runs the second of five parts,
-# FILES="test_nn.py ..." these files alone. What the tests import is installed here and not with the package.
+# PyTorch's tests, from a checkout of the installed version. SHARD=2/5 runs the second of five parts, and
+# FILES="test_nn.py ..." only these files. The dependencies of the tests are installed here, not with the package.
 PYTORCH ?=
 SHARD ?= 1/1
 FILES ?=
@@ -104,7 +104,7 @@ test-upstream test-upstream-short: build
 	PYTHONPATH=tools $(BIN)/python -m upstream '$(PYTORCH)' $(FILES) --jobs $(JOBS) --shard $(SHARD) \
 	  $(if $(filter test-upstream-short,$@),--short,$(if $(FILES)$(filter-out 1/1,$(SHARD)),,--page docs/upstream.md))
 
-# Large, so that only who asks for it gets it; the ordinary tests use a browser if there is one.
+# A browser is large, so no other target installs it. The other tests use a browser if one is installed.
 test-browser: build
 	@sh tools/system.sh $(PYTHON) browser
 	$(BIN)/python -m pytest -q tests/test_timeline.py
@@ -117,7 +117,7 @@ bench: build
 bench-runtime: test-runtime
 	build/runtime/runtime/tests/openreg_bench
 
-# MINUTES=30 of everything at once.
+# Runs tools/soak.py for MINUTES.
 MINUTES ?= 30
 soak: build
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
@@ -130,15 +130,15 @@ wheel: $(VENV)/.ready
 test-wheel: wheel
 	$(BIN)/python -m pytest -q tests/wheel
 
-# The presets of CMakePresets.json by these names.
+# The presets of the same names in CMakePresets.json.
 asan tsan ubsan: $(VENV)/.ready
 	PATH="$(abspath $(BIN)):$$PATH" cmake --preset $@
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build --preset $@
 	PATH="$(abspath $(BIN)):$$PATH" ctest --preset $@
 
 ALLOCATIONS ?= 10000000
-# The pool of csrc/memory from eight threads, on one stream and on eight. torch's own libraries are not built with
-# the sanitizer, and the sanitizer is told so.
+# The allocator of csrc/memory/pool from eight threads, on one stream and on eight. torch's libraries are not built with
+# the sanitizer, so TSAN_OPTIONS excludes them.
 stress stress-tsan: $(VENV)/.ready
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -DOPENREG_TORCH=OFF \
 	  -DOPENREG_STRESS=ON -DOPENREG_SANITIZE=$(if $(filter stress-tsan,$@),thread)
@@ -146,7 +146,7 @@ stress stress-tsan: $(VENV)/.ready
 	for streams in 1 8; do TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" \
 	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,$(ALLOCATIONS)) 8 $$streams || exit 1; done
 
-# The short form of stress.
+# A short run of stress.
 test-stress:
 	$(MAKE) stress ALLOCATIONS=500000
 
@@ -156,14 +156,14 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
-# CMake only writes down how files are compiled; nothing is built. Clang can read neither GCC's precompiled headers nor
-# the flags that ccache needs for them.
+# CMake only writes compile_commands.json; nothing is built. Clang supports neither GCC's precompiled headers nor the
+# flags that ccache requires for them.
 build/tidy/compile_commands.json: $(VENV)/.ready CMakeLists.txt csrc/CMakeLists.txt runtime/CMakeLists.txt
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/tidy -G Ninja -DCCACHE=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
 
 TIDY = xargs -P $(JOBS) -n 2 $(BIN)/clang-tidy -p build/tidy --quiet
 
-# The checks of .clang-tidy. FILES="csrc/graph/graph.cpp ..." checks these alone; torch's headers take seconds a file.
+# The checks of .clang-tidy. FILES="csrc/graph/graph.cpp ..." checks only these; torch's headers take seconds per file.
 tidy: build/tidy/compile_commands.json
 	@printf '%s\n' $(or $(FILES),$(shell git ls-files 'runtime/*.cpp' 'csrc/*.cpp' ':!runtime/tests')) | $(TIDY)
 

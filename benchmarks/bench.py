@@ -1,8 +1,8 @@
-"""The device beside the CPU, in one run, one compute thread each: `make bench`.
+"""Compares the device with the CPU, one compute thread each: `make bench`.
 
-Absolute times say much about the machine and little about us, so each row is measured in alternating rounds
-on both sides, and the ratio is that of the best rounds. The last columns say what one call asks of the
-device: operators launched, plans found in the launch cache, waits of the host.
+Absolute times depend mostly on the machine. So each row is measured in alternating rounds on the CPU and the
+device, and the ratio is that of the best rounds. The last columns are counts per call: operators launched,
+launch cache hits, synchronizations of the host.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from cases import CASES, Case
 def accelerator() -> torch.device:
     device = torch.accelerator.current_accelerator()
     if device is None:
-        raise SystemExit("there is no accelerator: run `python -m torch_openreg doctor`")
+        raise SystemExit("torch found no accelerator: run `python -m torch_openreg doctor`")
     return device
 
 
 def one_round(body: Callable[[], object], wait: Callable[[], object], count: int) -> float:
-    """Seconds for one call of ``body``."""
+    """Mean seconds per call of ``body``."""
     wait()
     start = time.perf_counter()
     for _ in range(count):
@@ -46,8 +46,8 @@ def measure(case: Case, device: str, rounds: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def events(case: Case, device: str) -> dict[str, float]:
-    """What one call does on the device, once it has been called before."""
+def counts_per_call(case: Case, device: str) -> dict[str, float]:
+    """Operator counts of one call on the device, after the first calls."""
     body = case.make(torch.device(device))
     one_round(body, torch.accelerator.synchronize, 3)
     before = torch.openreg.operator_totals()
@@ -59,16 +59,16 @@ def events(case: Case, device: str) -> dict[str, float]:
     }
 
 
-def in_words(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return f"{seconds * 1e6:9.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:9.2f} ms"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", help="rows whose name contains this")
+    parser.add_argument("--only", help="only rows whose name contains this text")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a row is over its limit")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 if a row exceeds its limit")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -81,12 +81,12 @@ def main() -> None:
         if options.only and options.only not in case.name:
             continue
         cpu, ours = measure(case, device.type, options.rounds)
-        counts = events(case, device.type)
+        counts = counts_per_call(case, device.type)
         row = {"name": case.name, "cpu": cpu, "device": ours, "ratio": ours / cpu, "limit": case.limit}
         rows.append(row | counts)
         if not options.json:
             limit = "" if case.limit is None else f"{case.limit:.2f}"
-            times = f"{in_words(cpu)} {in_words(ours)} {ours / cpu:7.2f} {limit:>7}"
+            times = f"{format_time(cpu)} {format_time(ours)} {ours / cpu:7.2f} {limit:>7}"
             counted = f"{counts['launches']:9g} {counts['cache_hits']:6g} {counts['waits']:6g}"
             print(f"{case.name:34} {times} {counted}", flush=True)
     if options.json:

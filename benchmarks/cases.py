@@ -1,4 +1,4 @@
-"""What `make bench` measures: each case makes, for a device, a function to call again and again."""
+"""The cases of `make bench`. `Case.make` returns the function to measure on a device."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class Case:
     name: str
     make: Callable[[torch.device], Body]
     count: int
-    limit: float | None = None  # the promise: at most this many times the CPU
+    limit: float | None = None  # maximum ratio to the time on the CPU
 
 
 def empty(device: torch.device) -> Body:
@@ -97,7 +97,7 @@ def transformer_layer(device: torch.device) -> Body:
 
 
 def mixed_precision_transformer(device: torch.device) -> Body:
-    """In bfloat16, each side under its own autocast."""
+    """bfloat16, under the autocast of the device."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True).to(device)
     data = torch.randn(8, 64, 128).to(device)
@@ -127,7 +127,7 @@ def lstm(device: torch.device) -> Body:
     return training_step(LastOutput(), (16, 20, 64), device)
 
 
-# New shapes at every call: nothing is found in the launch cache.
+# New shapes at every call: each lookup in the launch cache is a miss.
 
 
 def growing(first: int) -> Callable[[], int]:
@@ -162,12 +162,12 @@ def attention_new_shapes(device: torch.device) -> Body:
 
 
 class Generator(nn.Module):
-    """A small language model with a cache of keys and values; each token makes every shape longer by one."""
+    """A small language model with a KV cache. Each token makes the cached sequences longer by one."""
 
-    def __init__(self, width: int = 128, heads: int = 4, layers: int = 2, words: int = 256) -> None:
+    def __init__(self, width: int = 128, heads: int = 4, layers: int = 2, vocabulary: int = 256) -> None:
         super().__init__()
         self.heads = heads
-        self.embed = nn.Embedding(words, width)
+        self.embed = nn.Embedding(vocabulary, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.inputs = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
         self.mlps = nn.ModuleList(
@@ -176,7 +176,7 @@ class Generator(nn.Module):
             )
             for _ in range(layers)
         )
-        self.head = nn.Linear(width, words)
+        self.head = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: torch.Tensor, caches: list[list[torch.Tensor]]) -> torch.Tensor:
         x = self.embed(tokens)
@@ -201,7 +201,7 @@ def generation(device: torch.device) -> Body:
     @torch.no_grad()
     def body() -> torch.Tensor:
         caches: list[list[torch.Tensor]] = [[] for _ in model.norms]
-        token = prompt[:, : 25 * length()]  # no length twice, in this call or another
+        token = prompt[:, : 25 * length()]  # each length occurs once in all calls
         for _ in range(24):
             token = model(token, caches)
         return token

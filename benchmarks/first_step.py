@@ -1,7 +1,7 @@
-"""The first training step of a fresh process, on the CPU and on the device: `make bench`.
+"""Measures the first training step of a new process, on the CPU and on the device: `make bench`.
 
-A program that does not import `torch.optim` has not paid for the Python modules behind it. The device must not
-either: its first step may take at most LIMIT seconds more than the CPU's.
+The step does not import `torch.optim`, and the device must not import the modules behind it either: the first
+step on the device may take at most LIMIT seconds more than on the CPU.
 """
 
 import subprocess
@@ -37,7 +37,7 @@ print(time.perf_counter() - begin)
 
 
 def first_step(device: str) -> float:
-    """Seconds, of the fastest of some processes."""
+    """Seconds of the fastest of ROUNDS processes."""
     command = [sys.executable, "-c", STEP, device]
     return min(
         float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -1,6 +1,6 @@
-"""A training step of some 200 operators, launched and replayed as a graph, in one run: `benchmarks/graph.py`.
+"""Compares launching a training step of about 200 operators with replaying it as a graph: `make bench`.
 
-Time of the host until the device is done. Rounds alternate, and the best of each side counts.
+Measures the host time until the device is idle. Rounds alternate, and the best round of each counts.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from bench import accelerator, one_round
 from torch import nn
 
 LAYERS = 25
-LIMIT = 0.6  # the promise: a replay costs at most this much of launching
+LIMIT = 0.6  # maximum ratio of replay time to launch time
 
 
 def training_step(width: int, layers: int, batch: int, device: torch.device) -> Callable[[], object]:
@@ -32,7 +32,7 @@ def training_step(width: int, layers: int, batch: int, device: torch.device) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a row is over the limit")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 if a row exceeds the limit")
     options = parser.parse_args()
     torch.set_num_threads(1)
     device = accelerator()

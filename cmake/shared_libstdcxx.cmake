@@ -1,7 +1,7 @@
-# Refuses a compiler that links libstdc++ statically into shared libraries.
+# Fails if the compiler links libstdc++ statically into shared libraries.
 #
-# Ours are loaded beside torch's, which have the shared libstdc++. A second one in the same process has locales of its
-# own, and the first number that is formatted into the text of an error is a crash.
+# Libraries of this project are loaded into the same process as torch's, which use the shared libstdc++. A second copy
+# has separate locale state and crashes when a number is formatted into an error message.
 include_guard(GLOBAL)
 
 function(check_shared_libstdcxx)
@@ -21,7 +21,7 @@ function(check_shared_libstdcxx)
   if(failed)
     message(FATAL_ERROR "${CMAKE_CXX_COMPILER} cannot link a small shared library:\n${output}")
   endif()
-  # The name of a library that is needed stands in the table of strings.
+  # The names of needed libraries are in the string table.
   file(STRINGS ${library} needed REGEX "^libstdc\\+\\+\\.so")
   if(NOT needed)
     message(FATAL_ERROR
@@ -30,7 +30,7 @@ function(check_shared_libstdcxx)
       "error message. Remove -static-libstdc++ from CXXFLAGS and LDFLAGS, or build with a compiler that links the shared one: "
       "CC=/usr/bin/gcc CXX=/usr/bin/g++")
   endif()
-  set(SHARED_LIBSTDCXX_CHECKED "${checked}" CACHE INTERNAL "the compiler and the flags that were seen to link libstdc++.so")
+  set(SHARED_LIBSTDCXX_CHECKED "${checked}" CACHE INTERNAL "The compiler and flags that passed the libstdc++ check")
 endfunction()
 
 check_shared_libstdcxx()

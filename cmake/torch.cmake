@@ -1,7 +1,7 @@
-# The installed torch as two imported targets, torch_cpp and torch_python.
+# The installed torch as two interface targets, torch_cpp and torch_py.
 #
-# Not find_package(Torch): that one asks for the CUDA toolkit when torch was built with CUDA, and we need none. Torch
-# is located, not imported, so a stale build of ours cannot break the build of its successor.
+# Not find_package(Torch), which requires the CUDA toolkit if torch was built with CUDA. Torch is located without
+# importing it: `import torch` would load an installed torch_openreg, and a broken one would break this build.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
 execute_process(
@@ -10,7 +10,7 @@ execute_process(
   OUTPUT_VARIABLE TORCH_FOUND_AT OUTPUT_STRIP_TRAILING_WHITESPACE
   RESULT_VARIABLE TORCH_MISSING)
 if(TORCH_MISSING)
-  message(FATAL_ERROR "No torch in ${Python_EXECUTABLE}: install the torch to build for, then build again without isolation.")
+  message(FATAL_ERROR "torch is not installed in ${Python_EXECUTABLE}. Install the torch version to build for, then build with --no-build-isolation.")
 endif()
 list(GET TORCH_FOUND_AT 0 TORCH_DIR)
 list(GET TORCH_FOUND_AT 1 TORCH_VERSION)

@@ -26,25 +26,27 @@ def test_modules_and_names_are_found():
 
 def test_a_new_function_of_cuda_is_detected(monkeypatch):
     monkeypatch.setattr(torch.cuda, "__all__", [*torch.cuda.__all__, "teleport"])
-    assert "torch.cuda has teleport, and torch.openreg has neither it nor a reason" in functions.problems()
+    assert (
+        "torch.cuda has teleport, but torch.openreg has not, and no reason is listed" in functions.problems()
+    )
 
 
 def test_a_present_function_listed_as_absent_is_detected(monkeypatch):
     monkeypatch.setattr(torch.openreg, "temperature", lambda: 20, raising=False)
-    assert "temperature is listed as not present, and torch.openreg has it" in functions.problems()
+    assert "temperature is listed as not present, but torch.openreg has it" in functions.problems()
 
 
 def test_a_function_without_a_test_is_detected(monkeypatch):
     monkeypatch.setattr(functions, "sources", dict)
-    assert "synchronize is present, and no test uses it" in functions.problems()
+    assert "synchronize is present, but no test uses it" in functions.problems()
 
 
 @pytest.mark.parametrize("table", ["ABSENT", "ELSEWHERE"])
 def test_a_name_that_cuda_does_not_have_is_detected(monkeypatch, table):
     monkeypatch.setitem(getattr(functions, table), "gone", "torch.gone")
-    assert "gone is listed, and torch.cuda has no such name" in functions.problems()
+    assert "gone is listed, but torch.cuda has no such name" in functions.problems()
 
 
 def test_a_replacement_that_does_not_exist_is_detected(monkeypatch):
     monkeypatch.setitem(functions.ELSEWHERE, "CudaError", "torch.gone")
-    assert "torch.gone stands for CudaError, and does not exist" in functions.problems()
+    assert "torch.gone is listed as the replacement of CudaError, but does not exist" in functions.problems()

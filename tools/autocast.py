@@ -1,10 +1,10 @@
-"""Writes docs/autocast.md: what autocast on the device answers for each operator of CUDA's lists.
+"""Writes docs/autocast.md: the result dtype of each operator of CUDA's autocast lists on the device.
 
-The lists are read from the installed torch's header, and each operator is called, in both dtypes, with
-arguments of float32, of the low precision and of both. Nothing in the table is typed by hand.
+The lists are read from the header of the installed torch. Each operator is called under autocast to float16 and
+to bfloat16, with float32, low-precision and mixed arguments. No row is written by hand.
 
     python tools/autocast.py            writes the page
-    python tools/autocast.py --check    says whether it is up to date
+    python tools/autocast.py --check    checks that it is up to date
 """
 
 import re
@@ -18,25 +18,25 @@ from page import TORCH, Page
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
 DEVICE = torch.accelerator.current_accelerator()
 
-# The macros of the header that CUDA registers, and what each says.
+# The macros of the header that CUDA registers, and the policy of each.
 LISTS = {
     "AT_FORALL_LOWER_PRECISION_FP": "low precision",
     "AT_FORALL_FP32": "float32",
-    "AT_FORALL_FP32_SET_OPT_DTYPE": "float32 unless asked",
-    "AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE": "float32 unless asked",
-    "AT_FORALL_PROMOTE": "widest",
+    "AT_FORALL_FP32_SET_OPT_DTYPE": "float32 unless dtype is given",
+    "AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE": "float32 unless dtype is given",
+    "AT_FORALL_PROMOTE": "widest dtype",
 }
 
 HEAD = """\
 # Autocast, operator by operator
 
-Made by `tools/autocast.py` with torch {version}; a test keeps it true. Do not edit.
+Made by `tools/autocast.py` with torch {version}; a test checks that it is up to date. Do not edit.
 
-`torch.autocast("{device}")` registers the lists that CUDA registers (`ATen/autocast_mode.h`), {count} operators. Each was
-called inside of a region of float16 and of one of bfloat16, with arguments of float32, of the region's dtype, and with the
-first argument of the region's dtype and the others of float32. What it returned is below; *low* is the region's dtype.
-Operators that are in no list run in the dtype of their arguments. `binary_cross_entropy` is refused. One operator of the lists
-is CUDA's own; `scaled_dot_product_attention` is what programs call.
+`torch.autocast("{device}")` registers the same lists as CUDA (`ATen/autocast_mode.h`), {count} operators. Each operator was
+called under autocast to float16 and to bfloat16: with float32 arguments, with arguments of the autocast dtype (*low*), and
+with the first argument of the autocast dtype and the others float32 (*mixed*). The table shows the dtype of the result.
+Operators in no list run in the dtype of their arguments. `binary_cross_entropy` is an error, as on CUDA.
+`_scaled_dot_product_flash_attention` has no kernel on this device; programs call `scaled_dot_product_attention`.
 
 | operator | list | float32 | low | mixed |
 | --- | --- | --- | --- | --- |
@@ -49,14 +49,14 @@ Arguments = Callable[[Make], tuple]
 def listed() -> Iterator[tuple[str, str]]:
     """The operators of CUDA's lists, as ``name.overload``, and the list of each."""
     text = HEADER.read_text().replace("\\\n", "\n")
-    for macro, words in LISTS.items():
+    for macro, policy in LISTS.items():
         body = re.search(rf"#define {macro}\(_\)(.*?)(?=#define|#else)", text, re.DOTALL).group(1)
         if macro == "AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE":
             names = re.findall(r'"([\w.]+)"', body)
         else:
             found = re.findall(r"_\((\w+)(?:,\s*(\w+))?\)", body)
             names = [f"{name}.{overload}" if overload else name for name, overload in found]
-        yield from ((name, words) for name in names)
+        yield from ((name, policy) for name in names)
 
 
 def with_targets(make: Make) -> tuple:
@@ -64,7 +64,7 @@ def with_targets(make: Make) -> tuple:
 
 
 def image(*sizes: int) -> Arguments:
-    """For what changes the size of images."""
+    """Arguments of operators that resize images."""
     return lambda make: (make(1, 2, *sizes), [2 * size for size in sizes])
 
 
@@ -94,7 +94,7 @@ def vectors(make: Make) -> tuple:
     return make(4), make(4)
 
 
-# Arguments of the operators that take more than one square matrix.
+# Arguments of the operators that do not only take square matrices.
 ARGUMENTS: dict[str, Arguments] = {
     "_convolution.deprecated": general_convolution(False, False, True),
     "_convolution": general_convolution(False, False, True, True),
@@ -202,8 +202,8 @@ def arguments_of(name: str, operator: torch._ops.OpOverload) -> Arguments:
     return lambda make: tuple(make(4, 4) for _ in tensors)
 
 
-def answer(operator: torch._ops.OpOverload, arguments: Arguments, low: torch.dtype, given: str) -> str:
-    """The dtype of the first result, in words."""
+def result_dtype(operator: torch._ops.OpOverload, arguments: Arguments, low: torch.dtype, given: str) -> str:
+    """The dtype of the first result: "low", the name of a dtype, or empty if the case does not apply."""
     made: list[torch.Tensor] = []
 
     def make(*sizes: int) -> torch.Tensor:
@@ -224,22 +224,22 @@ def answer(operator: torch._ops.OpOverload, arguments: Arguments, low: torch.dty
     return "low" if result.dtype == low else str(result.dtype).removeprefix("torch.")
 
 
-def row(name: str, words: str) -> str:
+def row(name: str, policy: str) -> str:
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
     arguments = arguments_of(name, operator)
     cells = []
     for given in ("float32", "low", "mixed"):
-        both = {answer(operator, arguments, low, given) for low in (torch.float16, torch.bfloat16)}
+        both = {result_dtype(operator, arguments, low, given) for low in (torch.float16, torch.bfloat16)}
         cells.append(" or ".join(sorted(both)))
-    return f"| `{name}` | {words} | {' | '.join(cells)} |\n"
+    return f"| `{name}` | {policy} | {' | '.join(cells)} |\n"
 
 
 def page() -> str:
     torch.manual_seed(0)
     operators = list(listed())
     head = HEAD.format(version=TORCH, device=DEVICE.type, count=len(operators))
-    return head + "".join(row(name, words) for name, words in operators)
+    return head + "".join(row(name, policy) for name, policy in operators)
 
 
 PAGE = Page("autocast", page)

@@ -1,10 +1,10 @@
-"""Writes docs/functions.md: every public name of torch.accelerator and torch.cuda, and what this device makes of it.
+"""Writes docs/functions.md: the support status of every public name of torch.accelerator and torch.cuda.
 
-A name is present (under the same name in torch.openreg), elsewhere (another name does it), or absent for a
-reason. What is present is found by looking, and so is the test that uses it; only reasons are written here.
+A name is present (the same name in torch.openreg), elsewhere (another name provides it) or absent, with a
+reason. The tool finds the present names and the tests that use them; only the reasons are written by hand.
 
     python tools/functions.py            writes the page
-    python tools/functions.py --check    says what is wrong with it
+    python tools/functions.py --check    reports errors in it
 """
 
 import functools
@@ -22,13 +22,13 @@ from page import ROOT, TORCH, Page
 
 OURS = "torch.openreg"
 
-# Which modules of torch.cuda are looked at, beside torch.cuda itself.
+# The submodules of torch.cuda that are listed.
 MODULES = (
     *("memory", "random", "graphs", "amp", "profiler", "nvtx", "comm", "nccl", "sparse", "jiterator"),
     *("tunable", "gds", "green_contexts"),
 )
 
-# Another name does it. A test looks whether that name exists.
+# Another name provides it. A test checks that the other name exists.
 ELSEWHERE = {
     "CudaError": "torch.AcceleratorError",
     "CUDAGraph": "torch.accelerator.Graph",
@@ -58,16 +58,16 @@ ELSEWHERE = {
     },
 }
 
-_SENSORS = "a sensor of NVIDIA's and AMD's boards; there is none here"
-_LIBRARY = "a handle of a CUDA library; kernels are the host's"
-_CUDART = "gives the CUDA runtime itself; ours is `include/openreg/openreg.h`"
-_STORAGE = "a typed storage, which PyTorch has retired; `torch.UntypedStorage(n, device=...)` works"
-_COMPILED = "names architectures of compiled CUDA code; there is none"
+_SENSORS = "reads a sensor of NVIDIA or AMD boards; a simulated device has none"
+_LIBRARY = "refers to a CUDA library; the kernels of this device run on the host"
+_CUDART = "exposes the CUDA runtime; the runtime of this device is `include/openreg/openreg.h`"
+_STORAGE = "typed storages are deprecated in PyTorch; use `torch.UntypedStorage(n, device=...)`"
+_COMPILED = "lists architectures of compiled CUDA code; there is none"
 _PLUGGABLE = (
-    "replaces CUDA's allocator by functions over CUDA streams; the pool is this device's only allocator"
+    "replaces CUDA's allocator with functions that take CUDA streams; this device has only its own allocator"
 )
 
-# Absent, and why. "module.*" is all of a module.
+# Absent, with the reason. "module.*" stands for all names of a module.
 ABSENT = {
     **{
         f"{dtype}Storage": _STORAGE
@@ -77,37 +77,38 @@ ABSENT = {
         )
     },
     **dict.fromkeys(("temperature", "power_draw", "clock_rate", "utilization", "memory_usage"), _SENSORS),
-    "list_gpu_processes": "asks NVIDIA's management library; nobody keeps a list of the processes that simulate",
+    "list_gpu_processes": "queries NVIDIA's management library; a simulated device has no list of processes",
     **dict.fromkeys(("current_blas_handle", "current_solver_handle", "has_magma"), _LIBRARY),
     **dict.fromkeys(("cudart", "cudaStatus", "check_error"), _CUDART),
     "get_gencode_flags": _COMPILED,
-    "has_half": "a leftover in PyTorch, always true; `torch.accelerator.get_device_capability` lists dtypes",
-    "DeferredCudaCallError": "for calls that wait until CUDA is initialized; here nothing waits",
+    "has_half": "always true in PyTorch; `torch.accelerator.get_device_capability` lists the supported dtypes",
+    "DeferredCudaCallError": "for calls that are deferred until CUDA is initialized; this device defers no calls",
     **dict.fromkeys(("CUDAPluggableAllocator", "change_current_allocator"), _PLUGGABLE),
     **dict.fromkeys(
-        ("GreenContext", "green_contexts.*"), "a part of a chip's processors; a simulated one has none"
+        ("GreenContext", "green_contexts.*"),
+        "partitions the multiprocessors of a GPU; a simulated device has none",
     ),
     "jiterator": "compiles CUDA C++ at run time",
     "jiterator.*": "compiles CUDA C++ at run time",
-    "nccl": "NVIDIA's communication library; `torch.distributed` is the interface to ours",
-    "nccl.*": "NVIDIA's communication library; `torch.distributed` is the interface to ours",
-    "sparse": "an empty module in PyTorch too",
-    "tunable": "chooses among kernels of NVIDIA's and AMD's matrix libraries",
-    "tunable.*": "chooses among kernels of NVIDIA's and AMD's matrix libraries",
-    "gds.*": "files read into GPU memory by NVIDIA's driver",
-    "amp.amp_definitely_not_available": "asks whether CUDA is missing",
+    "nccl": "NVIDIA's communication library; use `torch.distributed`",
+    "nccl.*": "NVIDIA's communication library; use `torch.distributed`",
+    "sparse": "an empty module in PyTorch",
+    "tunable": "selects kernels of NVIDIA's and AMD's matrix libraries",
+    "tunable.*": "selects kernels of NVIDIA's and AMD's matrix libraries",
+    "gds.*": "reads files into GPU memory with NVIDIA's driver",
+    "amp.amp_definitely_not_available": "reports whether CUDA is unavailable",
 }
 
-# Other work brings these; a row says so until it does. Nothing here may stay for a release.
+# Planned names, with the text of their rows. Empty in a release.
 COMING = {}
 
 HEAD = """\
 # Functions of torch.accelerator and torch.cuda
 
-Made by `tools/functions.py` with torch {version}; a test keeps it true. Do not edit.
+Made by `tools/functions.py` with torch {version}; a test checks that it is up to date. Do not edit.
 
-Every public name of these modules is one of: **present**, in `torch.openreg` under the same name and used in the tests
-that stand beside it; **elsewhere**, because another name does it; **absent**, for the reason given. {counts}.
+Every public name of these modules is **present** (the same name in `torch.openreg`, listed with tests that use it),
+**elsewhere** (another name provides it) or **absent** (listed with the reason). {counts}.
 """
 
 
@@ -118,7 +119,7 @@ class Row(NamedTuple):
 
 
 def exists(path: str) -> bool:
-    """Whether a dotted path names something. Nothing is imported: that could make a module twice."""
+    """Whether a dotted path exists. Does not import, because that could create a module twice."""
     _, *names = path.split(".")
     try:
         functools.reduce(getattr, names, torch)
@@ -136,7 +137,7 @@ def sources() -> dict[str, str]:
 
 
 def tests_of(owner: str, name: str) -> str:
-    """Two of the test files that use the name of the module, or of a module in it."""
+    """The first two test files that use the name of the module, or of one of its submodules."""
     use = re.compile(rf"\b{owner.rpartition('.')[2]}(\.\w+)?\.{name}\b")
     files = [file for file, text in sources().items() if use.search(text)]
     return ", ".join(f"`tests/{file}`" for file in files[:2])
@@ -158,7 +159,7 @@ def row(name: str) -> Row:
 
 
 def sections() -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each module. A name that torch.cuda has itself is not repeated for its submodule."""
+    """The rows of each module. Names that are also in torch.cuda are not repeated for its submodules."""
     accelerator = "torch.accelerator"
     rows = []
     for name in public(accelerator):
@@ -175,25 +176,25 @@ def sections() -> Iterator[tuple[str, list[Row]]]:
 
 
 def problems() -> list[str]:
-    """What is wrong: with the names, then with the reasons."""
-    wrong = []
+    """Errors in the names, then in the reasons."""
+    errors = []
     seen = set()
     for module, rows in sections():
         for one in rows:
             seen.add(one.name)
             if one.state == "unknown":
-                wrong.append(f"{module} has {one.name}, and {OURS} has neither it nor a reason")
+                errors.append(f"{module} has {one.name}, but {OURS} has not, and no reason is listed")
             elif one.state == "present" and not one.text:
-                wrong.append(f"{one.name} is present, and no test uses it")
+                errors.append(f"{one.name} is present, but no test uses it")
     for name in [*ABSENT, *ELSEWHERE]:
         if "*" not in name and exists(f"{OURS}.{name}"):
-            wrong.append(f"{name} is listed as not present, and {OURS} has it")
+            errors.append(f"{name} is listed as not present, but {OURS} has it")
         if "*" not in name and name not in seen:
-            wrong.append(f"{name} is listed, and torch.cuda has no such name")
+            errors.append(f"{name} is listed, but torch.cuda has no such name")
     for name, path in ELSEWHERE.items():
         if not exists(path):
-            wrong.append(f"{path} stands for {name}, and does not exist")
-    return wrong
+            errors.append(f"{path} is listed as the replacement of {name}, but does not exist")
+    return errors
 
 
 def page() -> str:

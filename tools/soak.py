@@ -1,12 +1,13 @@
-"""Everything at once for a long time: threads, streams, allocations, copies, graphs, training, and beside it
-tensors between processes that are killed now and then; checked all the while.
+"""Soak test: threads, streams, allocations, copies, graphs and training at the same time, with checks.
+
+At the same time, other processes share tensors and are killed at random.
 
     python tools/soak.py --minutes 30
 
-Each actor is a function that does a bounded piece of work on a thread's own streams and raises if a number is
-wrong. Threads call actors at random, from a seed, until the time is over. Then nothing may be lost: no memory
-is in use beyond what was before, reserved memory has not grown since the first tenth, nor has the process, and
-no thread is left. To add an actor, write a function and put its name into ACTORS.
+Each actor is a function that does a bounded amount of work on the streams of its thread and raises if a result
+is wrong. Threads call random actors, from a seed, until the time is over. At the end, no more memory may be in
+use than at the start, reserved memory and the process may not have grown since the first tenth of the time, and
+no thread may remain. To add an actor, write a function and add it to ACTORS.
 """
 
 import argparse
@@ -27,12 +28,12 @@ import torch
 
 DEVICE = torch.accelerator.current_accelerator()
 MODULE = torch.get_device_module(DEVICE)
-SHARING = Path(__file__).resolve().parent.parent / "tests" / "soak_process.py"
+SHARING = Path(__file__).resolve().parent.parent / "tests" / "support" / "soak_process.py"
 
 
 @dataclass
 class Thread:
-    """What an actor has of its thread: numbers that repeat, streams, tensors that live on."""
+    """State of one thread for the actors: random numbers from a seed, streams, tensors that are kept between calls."""
 
     seed: int
     numbers: random.Random = field(init=False)
@@ -66,7 +67,7 @@ def expect(found: float, expected: float, what: str) -> None:
 
 
 def allocations(thread: Thread) -> None:
-    """Blocks of many sizes that live for a while and keep what was written into them."""
+    """Blocks of many sizes are kept for a while and must keep their contents."""
     for _ in range(20):
         with thread.on_a_stream() as stream:
             size = int(10 ** thread.numbers.uniform(0, 6))
@@ -77,12 +78,12 @@ def allocations(thread: Thread) -> None:
         while len(thread.kept) > 20:
             block, number = thread.kept.pop(thread.numbers.randrange(len(thread.kept)))
             with MODULE.stream(thread.stream()):
-                expect(block.min().item(), number, "a block's smallest number")
-                expect(block.max().item(), number, "a block's largest number")
+                expect(block.min().item(), number, "smallest value of a block")
+                expect(block.max().item(), number, "largest value of a block")
 
 
-def handing_over(thread: Thread) -> None:
-    """One stream makes, another reads, and the memory is freed while it does."""
+def cross_stream_use(thread: Thread) -> None:
+    """One stream writes, another reads, and the tensor is freed before the read completes."""
     first, second = (thread.numbers.choice(thread.streams) for _ in range(2))
     with MODULE.stream(first):
         made = torch.arange(10_000, device=first.device, dtype=torch.float64)
@@ -95,13 +96,14 @@ def handing_over(thread: Thread) -> None:
         total = read.sum()
         del made, read
     with MODULE.stream(first):
-        torch.full((10_000,), -1.0, device=first.device, dtype=torch.float64)  # would overwrite it
+        # Overwrites the tensor if its memory is reused too early.
+        torch.full((10_000,), -1.0, device=first.device, dtype=torch.float64)
     with MODULE.stream(second):
-        expect(total.item(), 10_000 * 9_999 / 2 + 30_000, "a sum across streams")
+        expect(total.item(), 10_000 * 9_999 / 2 + 30_000, "sum computed on another stream")
 
 
 def pinned_copies(thread: Thread) -> None:
-    """To the device and back without waiting, from memory that is let go of at once."""
+    """Non-blocking copies to the device and back; the pinned source is freed right after the call."""
     results = []
     for _ in range(5):
         with thread.on_a_stream() as stream:
@@ -114,12 +116,12 @@ def pinned_copies(thread: Thread) -> None:
             results.append((stream.record_event(), back, number + 1))
     for event, back, number in results:
         event.synchronize()
-        expect(back.min().item(), number, "a copy that came back")
-        expect(back.max().item(), number, "a copy that came back")
+        expect(back.min().item(), number, "value copied to the device and back")
+        expect(back.max().item(), number, "value copied to the device and back")
 
 
 def training(thread: Thread) -> None:
-    """Two steps with the same seed are the same steps."""
+    """Two training steps with the same seed have the same result."""
     losses = []
     seed = thread.numbers.randrange(1 << 30)
     stream = thread.stream()
@@ -131,33 +133,33 @@ def training(thread: Thread) -> None:
             loss = (data @ weight).tanh().square().mean()
             loss.backward()
             losses.append((loss - 0.1 * weight.grad.square().sum()).item())
-    expect(losses[0], losses[1], "a step done twice")
+    expect(losses[0], losses[1], "result of a repeated step")
 
 
-def waiting(thread: Thread) -> None:
-    """Results whose size depends on the data, and numbers that the host asks for."""
+def synchronizations(thread: Thread) -> None:
+    """Operators that synchronize: outputs with data-dependent sizes, and `item()`."""
     with thread.on_a_stream() as stream:
         size = thread.numbers.randrange(1, 5_000)
         mask = torch.arange(size, device=stream.device) % 3 == 0
-        expect(mask.nonzero().numel(), (size + 2) // 3, "the number of hits")
-        expect(mask.sum().item(), (size + 2) // 3, "the number of hits")
+        expect(mask.nonzero().numel(), (size + 2) // 3, "number of selected elements")
+        expect(mask.sum().item(), (size + 2) // 3, "number of selected elements")
 
 
-# A device cannot be waited for while one of its streams is captured, by whomever.
-alone = threading.Lock()
+# Held by captures and by calls that synchronize a device, which fail while any stream of it is captured.
+device_lock = threading.Lock()
 
 
 def graphs(thread: Thread) -> None:
-    """Work that is captured once and replayed with new contents; another stream reads what it left."""
+    """Captures work once and replays it with new inputs; another stream reads the result."""
     if thread.numbers.random() > 0.3:
         return
     stream, other = thread.stream(), thread.stream()
     with MODULE.stream(stream):
         data = torch.zeros(1000, device=stream.device)
-        (data * 2 + 1).cumsum(0)  # for the first time outside of the capture
+        (data * 2 + 1).cumsum(0)  # first call of the operators, outside of the capture
         stream.synchronize()
         graph = torch.accelerator.Graph(capture_error_mode="thread_local")
-        with alone:
+        with device_lock:
             graph.capture_begin()
             result = (data * 2 + 1).cumsum(0)
             graph.capture_end()
@@ -168,38 +170,38 @@ def graphs(thread: Thread) -> None:
             other.wait_event(stream.record_event())
             stream = other
     with MODULE.stream(stream):
-        expect(result[-1].item(), 5000, "what a graph computed")
+        expect(result[-1].item(), 5000, "result of a graph")
     graph.reset()
 
 
-def emptying(thread: Thread) -> None:
-    """The cache goes back to the device while others use it. Rare, for it waits for everybody."""
+def empty_caches(thread: Thread) -> None:
+    """Empties the caches while other threads use them. Rare, because it synchronizes all streams."""
     if thread.numbers.random() < 0.1:
-        with alone:
+        with device_lock:
             MODULE.empty_cache()
             MODULE.empty_host_cache()
 
 
-def running_out(thread: Thread) -> None:
-    """More than there is, refused in words; the others do not notice."""
+def out_of_memory(thread: Thread) -> None:
+    """An allocation that is too large raises OutOfMemoryError and does not affect other threads."""
     if thread.numbers.random() < 0.05:
         try:
-            with alone:
+            with device_lock:
                 torch.empty(1 << 50, dtype=torch.uint8, device=thread.stream().device)
         except torch.OutOfMemoryError:
             return
-        raise AssertionError("there was a pebibyte of memory")
+        raise AssertionError("an allocation of 1 PiB succeeded")
 
 
 ACTORS: list[Callable[[Thread], None]] = [
     allocations,
-    handing_over,
+    cross_stream_use,
     pinned_copies,
     training,
-    waiting,
+    synchronizations,
     graphs,
-    emptying,
-    running_out,
+    empty_caches,
+    out_of_memory,
 ]
 
 # ---- The run
@@ -217,7 +219,7 @@ def peak_reserved() -> int:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory, without what the devices have."""
+    """Private dirty bytes of this process. Includes device memory that no other process maps."""
     with open("/proc/self/smaps_rollup") as file:
         rows = dict(line.split(":", 1) for line in file if ":" in line)
     return int(rows["Private_Dirty"].split()[0]) * 1024
@@ -249,12 +251,12 @@ class Soak:
             self.counts += counts
 
     def run(self) -> str:
-        """Empty if all went well, else what did not."""
-        for actor in ACTORS:  # what the first call of an operator costs is not what is looked at
+        """Returns an empty string, or a description of the failure."""
+        for actor in ACTORS:  # warm-up: the memory of first calls is not counted
             try:
                 actor(Thread(self.seed))
             except Exception:
-                return f"in {actor.__name__}, alone:\n{traceback.format_exc()}"
+                return f"in {actor.__name__}, on a single thread:\n{traceback.format_exc()}"
         before, threads = in_use(), threading.active_count()
         peak_reserved()
         self.end = time.monotonic() + self.seconds
@@ -280,9 +282,9 @@ class Soak:
         if late_resident > 1.5 * early_resident + (256 << 20):
             return f"the process grew from {early_resident} to {late_resident} bytes"
         if threading.active_count() != threads:
-            return "threads were left behind"
+            return "threads are still running"
         idle = [actor.__name__ for actor in ACTORS if not self.counts[actor.__name__]]
-        return f"the time was too short for {', '.join(idle)}" if idle else ""
+        return f"actors that never ran, because the time was too short: {', '.join(idle)}" if idle else ""
 
 
 def main() -> int:
@@ -298,14 +300,14 @@ def main() -> int:
         text=True,
     )
     soak = Soak(arguments.minutes * 60, arguments.threads, arguments.seed)
-    wrong = soak.run()
+    failure = soak.run()
     shared = sharing.communicate()[0].strip()
-    print(f"between processes: {shared.splitlines()[-1] if shared else 'nothing'}")
+    print(f"between processes: {shared.splitlines()[-1] if shared else 'no output'}")
     if sharing.returncode != 0:
-        wrong = f"{wrong}\nbetween processes:\n{shared}"
+        failure = f"{failure}\nbetween processes:\n{shared}"
     print(", ".join(f"{name} {count}" for name, count in sorted(soak.counts.items())))
-    print(wrong or "nothing was lost")
-    return 1 if wrong else 0
+    print(failure or "passed")
+    return 1 if failure else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs the system packages that the build needs, if they are missing and we may; else names them.
+# Installs missing system packages for the build with apt-get if run as root; otherwise prints their names.
 # usage: system.sh PYTHON [browser]
 set -eu
 python=$1
-wants=${2:-}
+extra=${2:-}
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
-  { echo "Python 3.10 or later is needed: set PYTHON to one, as in: make PYTHON=python3.11" >&2; exit 1; }
+  { echo "Python 3.10 or later is required. Set PYTHON, for example: make PYTHON=python3.11" >&2; exit 1; }
 
 missing=
 command -v g++ >/dev/null || missing="$missing g++"
@@ -15,7 +15,7 @@ command -v make >/dev/null || missing="$missing make"
 test -f "$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ||
   missing="$missing python3-dev"
 test -f /usr/include/gtest/gtest.h || test -f /usr/local/include/gtest/gtest.h || missing="$missing libgtest-dev"
-if [ "$wants" = browser ]; then
+if [ "$extra" = browser ]; then
   command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$missing chromium"
 fi
 test -n "$missing" || exit 0

@@ -1,4 +1,4 @@
-// What a call costs, in nanoseconds.
+// Benchmarks of single API calls.
 #include <openreg/openreg.h>
 
 #include <benchmark/benchmark.h>
@@ -30,7 +30,7 @@ void run_idle_default(benchmark::State& state) {
 }
 BENCHMARK(run_idle_default);
 
-// As run_idle, with a subscriber: what tracing costs when it is on.
+// run_idle with a trace subscriber: the overhead of tracing.
 void run_idle_traced(benchmark::State& state) {
   check(state, orTraceSubscribe([](const orTraceRecord*, void*) {}, nullptr));
   run_idle(state);
@@ -38,7 +38,7 @@ void run_idle_traced(benchmark::State& state) {
 }
 BENCHMARK(run_idle_traced);
 
-// Batches of launches with one wait each, so that the queue stays short.
+// Batches of launches with one synchronization each, so that the queue stays short.
 void launch_throughput(benchmark::State& state) {
   constexpr int kBatch = 256;
   orStream_t stream;

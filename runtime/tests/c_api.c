@@ -1,4 +1,4 @@
-/* The headers are C: this unit is compiled as strict C17 and calls a few functions. */
+/* Compiled as strict C17: checks that the public headers are valid C, and calls a few functions. */
 #include <openreg/driver.h>
 #include <openreg/openreg.h>
 

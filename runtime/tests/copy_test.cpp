@@ -16,7 +16,7 @@ std::vector<unsigned char> pattern(size_t size, unsigned salt = 0) {
 
 }  // namespace
 
-TEST(Copy, RoundTripsOfAllSizes) {
+TEST(Copy, RoundTripsAllSizes) {
   for (const size_t size : {size_t{1}, size_t{511}, size_t{65536}, size_t{65537}, size_t{3} << 20}) {
     const auto source = pattern(size);
     std::vector<unsigned char> result(size);
@@ -31,7 +31,7 @@ TEST(Copy, RoundTripsOfAllSizes) {
   }
 }
 
-TEST(Copy, PageableSourceMayChangeAtOnce) {
+TEST(Copy, PageableSourceIsReusableAfterTheCall) {
   for (const size_t size : {size_t{100}, size_t{64} * 1024, size_t{64} * 1024 + 1, size_t{1} << 20}) {
     Stream stream;
     const auto expected = pattern(size, 3);
@@ -39,7 +39,7 @@ TEST(Copy, PageableSourceMayChangeAtOnce) {
     std::vector<unsigned char> result(size);
     void* memory = allocate(size);
     Gate gate;
-    // Only what is snapshotted may be held back: the larger copy waits.
+    // Only copies up to 64 KiB are snapshotted and can be queued behind the gate. Larger ones synchronize.
     if (size <= 64 * 1024) ASSERT_OK(launch(stream, [&] { gate.wait(); }));
     ASSERT_OK(orMemcpyAsync(memory, source.data(), size, orMemcpyHostToDevice, stream));
     std::fill(source.begin(), source.end(), 0xee);
@@ -83,7 +83,7 @@ TEST(Copy, HostToHostIsInStreamOrder) {
   EXPECT_EQ(a[1], 7);
 }
 
-TEST(Copy, KindMustFitThePointers) {
+TEST(Copy, KindMustMatchThePointers) {
   void* device = allocate(64);
   char host[64] = {};
   EXPECT_FAILS(orErrorInvalidValue, orMemcpy(device, host, 64, orMemcpyDeviceToHost), "the source");
@@ -115,7 +115,7 @@ TEST(Copy, BoundsAreChecked) {
   EXPECT_OK(orFree(device));
 }
 
-TEST(Copy, FreedMemoryIsRefusedAndNotTouched) {
+TEST(Copy, FreedMemoryIsRefusedAndNotAccessed) {
   void* device = allocate(4096);
   char host[16] = {};
   EXPECT_OK(orFree(device));
@@ -125,7 +125,7 @@ TEST(Copy, FreedMemoryIsRefusedAndNotTouched) {
   EXPECT_FAILS(orErrorInvalidPointer, orMemset(host, 1, 16), "pageable host memory");
 }
 
-TEST(Copy, ZeroBytesDoNothing) {
+TEST(Copy, ZeroByteCopiesAreNoOps) {
   EXPECT_OK(orMemcpy(nullptr, nullptr, 0, orMemcpyDefault));
   EXPECT_OK(orMemcpyAsync(nullptr, nullptr, 0, orMemcpyHostToDevice, nullptr));
   EXPECT_OK(orMemset(nullptr, 0, 0));
@@ -136,7 +136,7 @@ TEST(Copy, ZeroBytesDoNothing) {
   EXPECT_FAILS(orErrorInvalidValue, orMemcpy(host, nullptr, 1, orMemcpyDefault), "source is NULL");
 }
 
-TEST(Copy, PeersAreChecked) {
+TEST(Copy, PeerCopiesCheckPointersAndStream) {
   void* a = allocate(512, 0);
   void* b = allocate(512, 1);
   char host[512] = {};
@@ -157,7 +157,7 @@ TEST(Copy, PeersAreChecked) {
   EXPECT_OK(orFree(b));
 }
 
-TEST(Copy, FreeWaitsForCopiesOfOtherDevices) {
+TEST(Copy, FreeWaitsForPeerCopies) {
   constexpr size_t kSize = 4096;
   void* a = allocate(kSize, 0);
   void* b = allocate(kSize, 1);
@@ -171,7 +171,7 @@ TEST(Copy, FreeWaitsForCopiesOfOtherDevices) {
   EXPECT_OK(orFree(a));
 }
 
-TEST(Copy, WorksFromThePointersDeviceWhateverIsCurrent) {
+TEST(Copy, UsesTheDeviceOfThePointerNotTheCurrentDevice) {
   void* memory = allocate(256, 1);
   ASSERT_OK(orMemset(memory, 0x5a, 256));
   unsigned char host[256] = {};

@@ -5,7 +5,7 @@
 
 using namespace support;
 
-TEST(Device, CountAndCurrent) {
+TEST(Device, CountAndCurrentDevice) {
   int count = 0;
   ASSERT_OK(orGetDeviceCount(&count));
   ASSERT_EQ(count, 2);
@@ -21,7 +21,7 @@ TEST(Device, CountAndCurrent) {
   EXPECT_OK(orSetDevice(0));
 }
 
-TEST(Device, BadIndexNamesTheRange) {
+TEST(Device, InvalidIndexErrorNamesTheValidRange) {
   EXPECT_FAILS(orErrorInvalidDevice, orSetDevice(7),
                "invalid device ordinal: device index 7 is out of range: there are 2 devices (0 to 1)");
   EXPECT_FAILS(orErrorInvalidDevice, orSetDevice(-1), "OPENREG_DEVICE_COUNT");
@@ -37,7 +37,7 @@ TEST(Device, BadIndexNamesTheRange) {
   EXPECT_EQ(current, 0);
 }
 
-TEST(Device, NullIsRefused) {
+TEST(Device, NullArgumentsAreRefused) {
   EXPECT_FAILS(orErrorInvalidValue, orGetDeviceCount(nullptr), "NULL");
   EXPECT_FAILS(orErrorInvalidValue, orGetDevice(nullptr), "NULL");
   EXPECT_FAILS(orErrorInvalidValue, orGetDeviceProperties(nullptr, 0), "NULL");
@@ -63,7 +63,7 @@ TEST(Device, Properties) {
   }
 }
 
-TEST(Device, KernelViewOffsetIsOneConstant) {
+TEST(Device, KernelViewOffsetIsTheSameForAllDevices) {
   ptrdiff_t first = 0, second = 0;
   ASSERT_OK(orGetKernelViewOffset(&first, 0));
   ASSERT_OK(orGetKernelViewOffset(&second, 1));
@@ -93,7 +93,7 @@ TEST(Device, SynchronizeWaitsForDestroyedStreams) {
   EXPECT_EQ(done.load(), 200);
 }
 
-TEST(Device, ResetForgetsEverythingAndTheDeviceWorksAgain) {
+TEST(Device, ResetInvalidatesHandlesAndTheDeviceIsUsableAgain) {
   ASSERT_OK(orSetDevice(1));
   orStream_t stream, first_default;
   orEvent_t event;
@@ -126,7 +126,7 @@ TEST(Device, ResetForgetsEverythingAndTheDeviceWorksAgain) {
   EXPECT_OK(orSetDevice(0));
 }
 
-TEST(Device, ResetDropsFailures) {
+TEST(Device, ResetDiscardsKernelFailures) {
   ASSERT_OK(orSetDevice(1));
   ASSERT_OK(launch(nullptr, [] { return std::string("bad"); }));
   EXPECT_OK(orDeviceReset());
@@ -141,7 +141,7 @@ TEST(Device, ResetInsideAKernelIsRefused) {
   EXPECT_OK(orDeviceSynchronize());
 }
 
-TEST(Device, ResetWhileOthersUseIt) {
+TEST(Device, ResetWhileOtherThreadsUseTheDevice) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {

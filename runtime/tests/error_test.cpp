@@ -15,21 +15,21 @@ TEST(Error, EveryCodeHasNameClassAndText) {
 #undef OR_CHECK_ERROR
 }
 
-TEST(Error, NumbersAreUnique) {
+TEST(Error, CodesAreUnique) {
   std::set<int> numbers;
 #define OR_ADD_NUMBER(name, number, class_, text) EXPECT_TRUE(numbers.insert(number).second) << #name;
   OR_ERRORS(OR_ADD_NUMBER)
 #undef OR_ADD_NUMBER
 }
 
-TEST(Error, UnknownNumbersAreNamedToo) {
+TEST(Error, UnknownCodesHaveANameAndText) {
   for (const int number : {-1, 17, 1000, INT32_MAX}) {
     EXPECT_STREQ(orGetErrorName(static_cast<orError_t>(number)), "orErrorUnknown");
     EXPECT_NE(orGetErrorString(static_cast<orError_t>(number)), nullptr);
   }
 }
 
-TEST(Error, LastErrorIsForgottenWhenRead) {
+TEST(Error, GetLastErrorClearsTheError) {
   EXPECT_EQ(orGetDeviceCount(nullptr), orErrorInvalidValue);
   EXPECT_EQ(orPeekAtLastError(), orErrorInvalidValue);
   EXPECT_EQ(orPeekAtLastError(), orErrorInvalidValue);
@@ -37,14 +37,14 @@ TEST(Error, LastErrorIsForgottenWhenRead) {
   EXPECT_EQ(orGetLastError(), orSuccess);
 }
 
-TEST(Error, SuccessLeavesTheLastErrorAlone) {
+TEST(Error, SuccessKeepsTheLastError) {
   EXPECT_EQ(orSetDevice(-1), orErrorInvalidDevice);
   EXPECT_OK(orSetDevice(0));
   EXPECT_NE(std::string(orGetLastErrorMessage()).find("-1"), std::string::npos);
   EXPECT_EQ(orGetLastError(), orErrorInvalidDevice);
 }
 
-TEST(Error, BelongsToTheThread) {
+TEST(Error, LastErrorIsPerThread) {
   EXPECT_EQ(orSetDevice(-7), orErrorInvalidDevice);
   std::thread([] {
     EXPECT_EQ(orGetLastError(), orSuccess);
@@ -55,7 +55,7 @@ TEST(Error, BelongsToTheThread) {
   EXPECT_EQ(orGetLastError(), orErrorInvalidDevice);
 }
 
-TEST(Error, NotReadyIsAnAnswer) {
+TEST(Error, NotReadyIsNotRecordedAsLastError) {
   Stream stream;
   Gate gate;
   ASSERT_OK(launch(stream, [&] { gate.wait(); }));

@@ -5,13 +5,13 @@
 
 using namespace support;
 
-TEST(Event, UnrecordedIsFinished) {
+TEST(Event, UnrecordedEventIsComplete) {
   Event event;
   EXPECT_OK(orEventQuery(event));
   EXPECT_OK(orEventSynchronize(event));
 }
 
-TEST(Event, WaitBeforeRecordWaitsForNothing) {
+TEST(Event, WaitOnAnUnrecordedEventIsANoOp) {
   Stream a, b;
   Event event;
   Gate gate;
@@ -23,7 +23,7 @@ TEST(Event, WaitBeforeRecordWaitsForNothing) {
   EXPECT_OK(orEventSynchronize(event));
 }
 
-TEST(Event, QueryTellsTheLatestRecord) {
+TEST(Event, QueryReportsTheLatestRecord) {
   Stream stream;
   Event event;
   Gate gate;
@@ -35,7 +35,7 @@ TEST(Event, QueryTellsTheLatestRecord) {
   EXPECT_OK(orEventQuery(event));
 }
 
-TEST(Event, SynchronizeWaitsOnlyForWhatIsBefore) {
+TEST(Event, SynchronizeIgnoresWorkAfterTheRecord) {
   Stream stream;
   Event event;
   Gate gate;
@@ -54,7 +54,7 @@ TEST(Event, SynchronizeWaitsOnlyForWhatIsBefore) {
 TEST(Event, OrdersStreamsOfDifferentDevices) {
   Stream a(0), b(1);
   Event event(0), back(1);
-  int value = 0;  // unsynchronized: the events order
+  int value = 0;  // not atomic: the events order all accesses
   for (int i = 0; i < 200; ++i) {
     ASSERT_OK(launch(a, [&] { ++value; }));
     ASSERT_OK(orEventRecord(event, a));
@@ -68,8 +68,8 @@ TEST(Event, OrdersStreamsOfDifferentDevices) {
   EXPECT_EQ(value, 200);
 }
 
-// Whoever waits already keeps waiting for the earlier record, and for that one only.
-TEST(Event, LaterRecordsChangeNothingForEarlierWaiters) {
+// A wait refers to the latest record at the time of the call, as on CUDA.
+TEST(Event, LaterRecordsDoNotAffectEarlierWaits) {
   Stream a, b, c;
   Event event;
   Gate first, second;
@@ -121,7 +121,7 @@ TEST(Event, ManyStreamsWaitForOneRecord) {
   EXPECT_EQ(done.load(), 40);
 }
 
-TEST(Event, SynchronizingAWaiterRunsWhatItWaitsFor) {
+TEST(Event, StreamSynchronizeCompletesAChainOfEventWaits) {
   std::vector<Stream> chain(20);
   std::vector<Event> events(20);
   std::vector<int> order;
@@ -167,7 +167,7 @@ TEST(Event, ElapsedTime) {
   EXPECT_EQ(reverse, -milliseconds);
 }
 
-TEST(Event, ElapsedTimeNeedsTimingAndFinishedRecords) {
+TEST(Event, ElapsedTimeRequiresTimingAndCompleteRecords) {
   Stream stream;
   Event timed, recorded, untimed(0, orEventDisableTiming);
   float milliseconds = 0;
@@ -189,7 +189,7 @@ TEST(Event, ElapsedTimeNeedsTimingAndFinishedRecords) {
   EXPECT_OK(orEventElapsedTime(&milliseconds, recorded, timed));
 }
 
-TEST(Event, BadInput) {
+TEST(Event, InvalidArguments) {
   orEvent_t event;
   EXPECT_FAILS(orErrorInvalidValue, orEventCreate(nullptr), "NULL");
   EXPECT_FAILS(orErrorInvalidValue, orEventCreateWithFlags(&event, 8), "0x8");

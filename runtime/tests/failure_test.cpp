@@ -1,4 +1,4 @@
-// Note [Failed kernels] of openreg.h.
+// Tests of Note [Failed kernels] in openreg.h.
 #include "support.h"
 
 #include <thread>
@@ -8,7 +8,7 @@ using namespace support;
 
 namespace {
 
-std::string expected_words(const Stream& stream, const char* why) {
+std::string expected_message(const Stream& stream, const char* why) {
   return "kernel 'body' failed on stream " + std::to_string(stream.id()) + " of device 0: " + why;
 }
 
@@ -22,7 +22,8 @@ TEST(Failure, StreamSynchronizeReportsAndClears) {
   ASSERT_OK(launch(stream, [&] { ran.fetch_add(1); }));
   ASSERT_OK(launch(stream, kFails));
   ASSERT_OK(launch(stream, [&] { ran.fetch_add(100); }));
-  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), expected_words(stream, "sum is not finite"));
+  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream),
+               expected_message(stream, "sum is not finite"));
   EXPECT_EQ(ran.load(), 1);
   EXPECT_OK(orStreamSynchronize(stream));
   ASSERT_OK(launch(stream, [&] { ran.fetch_add(1); }));
@@ -42,7 +43,7 @@ TEST(Failure, QueryDoesNotReport) {
   EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "sum is not finite");
 }
 
-TEST(Failure, EventBehindReportsAndClears) {
+TEST(Failure, EventSynchronizeReportsAndClears) {
   Stream stream;
   Event before, behind;
   ASSERT_OK(orEventRecord(before, stream));
@@ -57,7 +58,7 @@ TEST(Failure, EventBehindReportsAndClears) {
   EXPECT_TRUE(ran.load());
 }
 
-TEST(Failure, EventRecordedOnAnIdlePoisonedStreamReports) {
+TEST(Failure, EventRecordedAfterTheFailureReports) {
   Stream stream;
   Event event;
   ASSERT_OK(launch(stream, kFails));
@@ -68,7 +69,8 @@ TEST(Failure, EventRecordedOnAnIdlePoisonedStreamReports) {
   EXPECT_OK(orStreamSynchronize(stream));
 }
 
-// What was queued before the report is dropped even if it had not been reached; what comes after runs.
+// Work that was queued before the error was reported is dropped, even if the stream had not reached it. Work
+// that is queued afterwards runs.
 TEST(Failure, WorkQueuedBeforeTheReportIsDropped) {
   Stream stream, other;
   Event behind, blocker;
@@ -88,7 +90,7 @@ TEST(Failure, WorkQueuedBeforeTheReportIsDropped) {
   EXPECT_EQ(ran.load(), 1);
 }
 
-TEST(Failure, DeviceSynchronizeReportsEachOnce) {
+TEST(Failure, DeviceSynchronizeReportsEachFailureOnce) {
   Stream a, b;
   ASSERT_OK(launch(a, [] { return std::string("first"); }));
   ASSERT_OK(launch(b, [] { return std::string("second"); }));
@@ -102,8 +104,9 @@ TEST(Failure, DeviceSynchronizeReportsEachOnce) {
   EXPECT_EQ(orGetLastError(), orErrorKernelFailed);
 }
 
-// Also if the stream itself is gone by then, which nobody can see: hence the repetition.
-TEST(Failure, OfADestroyedStreamReachesTheDevice) {
+// The runtime may have deleted the stream by then. The test cannot observe that, so it repeats with growing
+// delays.
+TEST(Failure, DeviceSynchronizeReportsFailuresOfDestroyedStreams) {
   const orKernel last = {"last", [](void*, char*, size_t) { return orSuccess; },
                          [](void* args) { (*static_cast<std::atomic<bool>**>(args))->store(true); }};
   for (int round = 0; round < 50; ++round) {
@@ -121,7 +124,7 @@ TEST(Failure, OfADestroyedStreamReachesTheDevice) {
   }
 }
 
-TEST(Failure, OtherStreamsAreNotTouched) {
+TEST(Failure, OtherStreamsAreNotAffected) {
   Stream a, b;
   Event event;
   std::atomic<int> ran{0};
@@ -134,7 +137,7 @@ TEST(Failure, OtherStreamsAreNotTouched) {
   EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(a), "sum is not finite");
 }
 
-TEST(Failure, WaitsAreHonouredByAPoisonedStream) {
+TEST(Failure, FailedStreamHonorsEventWaits) {
   Stream a, b;
   Event event;
   Gate gate;
@@ -155,14 +158,14 @@ TEST(Failure, WaitsAreHonouredByAPoisonedStream) {
   EXPECT_TRUE(saw.load());
 }
 
-TEST(Failure, OfARunIsReturnedAndPoisonsNothing) {
+TEST(Failure, RunKernelReturnsItsFailureAndTheStreamStaysUsable) {
   Stream stream;
-  EXPECT_FAILS(orErrorKernelFailed, run(stream, kFails), expected_words(stream, "sum is not finite"));
+  EXPECT_FAILS(orErrorKernelFailed, run(stream, kFails), expected_message(stream, "sum is not finite"));
   EXPECT_OK(run(stream, [] {}));
   EXPECT_OK(orStreamSynchronize(stream));
 }
 
-TEST(Failure, OfEarlierWorkIsReturnedInsteadOfRunning) {
+TEST(Failure, RunKernelReturnsAnEarlierFailureInsteadOfRunning) {
   Stream stream;
   std::atomic<int> ran{0}, released{0};
   struct Args {
@@ -177,9 +180,9 @@ TEST(Failure, OfEarlierWorkIsReturnedInsteadOfRunning) {
                            [](void* block) { static_cast<Args*>(block)->released->fetch_add(1); }};
   ASSERT_OK(launch(stream, kFails));
   EXPECT_FAILS(orErrorKernelFailed, orRunKernel(stream, &kernel, &args),
-               expected_words(stream, "sum is not finite"));
+               expected_message(stream, "sum is not finite"));
   EXPECT_EQ(ran.load(), 0);
-  EXPECT_EQ(released.load(), 0);  // it was not accepted
+  EXPECT_EQ(released.load(), 0);  // the kernel was not accepted
   EXPECT_OK(orRunKernel(stream, &kernel, &args));
   EXPECT_EQ(ran.load(), 1);
   EXPECT_EQ(released.load(), 1);
@@ -207,7 +210,7 @@ TEST(Failure, ReleaseIsCalledOnceForEachAcceptedLaunch) {
   }
 }
 
-TEST(Failure, ExceptionsAndLongWordsAreContained) {
+TEST(Failure, ExceptionsLongMessagesAndMissingNamesAreReported) {
   Stream stream;
   const orKernel throws = {"thrower", [](void*, char*, size_t) -> orError_t { throw 1; }, nullptr};
   ASSERT_OK(orLaunchKernel(stream, &throws, nullptr, 0));
@@ -220,7 +223,7 @@ TEST(Failure, ExceptionsAndLongWordsAreContained) {
   EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "kernel ''");
 }
 
-TEST(Failure, MemcpyThatWaitsReports) {
+TEST(Failure, SynchronizingMemcpyReports) {
   void* memory = allocate(64);
   char host[64] = {};
   Stream stream;

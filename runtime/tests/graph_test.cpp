@@ -43,27 +43,27 @@ orCaptureStatus status(orStream_t stream) {
   return status;
 }
 
-void expect_broken_end(orStream_t stream, const char* part) {
+void expect_broken_capture(orStream_t stream, const char* part) {
   EXPECT_EQ(status(stream), orCaptureBroken);
   EXPECT_FAILS(orErrorCaptureInvalidated, launch(stream, [] {}), part);
   orGraph_t graph = nullptr;
   EXPECT_FAILS(orErrorCaptureInvalidated, orStreamEndCapture(stream, &graph), part);
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(status(stream), orCaptureNone);
-  EXPECT_OK(run(stream, [] {}));  // the stream goes on
+  EXPECT_OK(run(stream, [] {}));  // the stream is usable again
 }
 
 }  // namespace
 
-class GraphIn : public ::testing::TestWithParam<orSchedule> {
+class GraphUnderSchedule : public ::testing::TestWithParam<orSchedule> {
  protected:
   Schedule schedule_{GetParam(), 3};
 };
 
-INSTANTIATE_TEST_SUITE_P(AllSchedules, GraphIn,
+INSTANTIATE_TEST_SUITE_P(AllSchedules, GraphUnderSchedule,
                          ::testing::Values(orScheduleAsync, orScheduleBlocking, orScheduleAdversarial));
 
-TEST_P(GraphIn, RecordsAndRunsAgainInOrder) {
+TEST_P(GraphUnderSchedule, ReplaysKernelsInCaptureOrder) {
   Stream stream;
   std::string seen;
   ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
@@ -81,7 +81,7 @@ TEST_P(GraphIn, RecordsAndRunsAgainInOrder) {
   EXPECT_EQ(seen, "abc-abc");
 }
 
-TEST_P(GraphIn, CopiesAndFills) {
+TEST_P(GraphUnderSchedule, ReplaysCopiesAndMemsets) {
   Stream stream;
   void* device = allocate(64);
   void* pinned = nullptr;
@@ -109,7 +109,7 @@ TEST_P(GraphIn, CopiesAndFills) {
   ASSERT_OK(orFree(device));
 }
 
-TEST_P(GraphIn, ForksAndJoins) {
+TEST_P(GraphUnderSchedule, ReplaysForkedAndJoinedStreams) {
   Stream a, b;
   Event fork, join;
   std::string seen;
@@ -137,7 +137,7 @@ TEST_P(GraphIn, ForksAndJoins) {
   EXPECT_OK(run(b, [] {}));
 }
 
-TEST_P(GraphIn, FailingKernelEndsItsLaunchAndIsReportedLater) {
+TEST_P(GraphUnderSchedule, FailingKernelEndsTheReplayAndIsReportedAtSynchronization) {
   Stream stream;
   int runs = 0;
   bool fail_now = true;
@@ -155,8 +155,8 @@ TEST_P(GraphIn, FailingKernelEndsItsLaunchAndIsReportedLater) {
   EXPECT_EQ(runs, 1);
 }
 
-// What a node holds is released once, and not before the last launch is done.
-TEST_P(GraphIn, OutlivesItsHandleWhileLaunched) {
+// Resources of a node are released once, after the last launch of the graph is complete.
+TEST_P(GraphUnderSchedule, OutlivesItsHandleWhileLaunched) {
   Stream stream;
   const auto token = std::make_shared<int>(0);
   {
@@ -171,8 +171,8 @@ TEST_P(GraphIn, OutlivesItsHandleWhileLaunched) {
   while (token.use_count() != 1) std::this_thread::yield();
 }
 
-// Unsynchronized values: only the promise that launches do not overlap keeps this free of races.
-TEST_P(GraphIn, LaunchesOnManyStreamsRunOneAfterTheOther) {
+// `value` is not atomic: the test is free of data races because launches of one graph never overlap.
+TEST_P(GraphUnderSchedule, LaunchesOnManyStreamsAreSerialized) {
   std::vector<Stream> streams(4);
   int value = 0;
   Graph graph;
@@ -190,7 +190,7 @@ TEST_P(GraphIn, LaunchesOnManyStreamsRunOneAfterTheOther) {
   EXPECT_EQ(value, 2000);
 }
 
-TEST_P(GraphIn, ThreadsCaptureAndLaunchAtTheSameTime) {
+TEST_P(GraphUnderSchedule, ThreadsCaptureAndLaunchConcurrently) {
   std::vector<std::thread> threads;
   for (int number = 0; number < 4; ++number) {
     threads.emplace_back([] {
@@ -217,7 +217,7 @@ TEST_P(GraphIn, ThreadsCaptureAndLaunchAtTheSameTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(GraphCapture, RefusesWhatWouldWait) {
+TEST(GraphCapture, RefusesSynchronizationAndQueries) {
   const std::pair<const char*, std::function<orError_t(orStream_t, orEvent_t)>> calls[] = {
       {"synchronizing a stream", [](orStream_t s, orEvent_t) { return orStreamSynchronize(s); }},
       {"querying a stream", [](orStream_t s, orEvent_t) { return orStreamQuery(s); }},
@@ -229,13 +229,13 @@ TEST(GraphCapture, RefusesWhatWouldWait) {
       {"nonzero", [](orStream_t s, orEvent_t) { return orStreamCheckUncaptured(s, "nonzero"); }},
       {"emptying", [](orStream_t, orEvent_t) { return orDeviceCheckUncaptured("emptying"); }},
   };
-  for (const auto& [words, call] : calls) {
+  for (const auto& [message, call] : calls) {
     Stream stream;
     Event event;
     ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
     ASSERT_OK(orEventRecord(event, stream));
-    EXPECT_FAILS(orErrorCapture, call(stream, event), words);
-    expect_broken_end(stream, words);
+    EXPECT_FAILS(orErrorCapture, call(stream, event), message);
+    expect_broken_capture(stream, message);
   }
 }
 
@@ -247,32 +247,32 @@ TEST(GraphCapture, RefusesPageableMemory) {
     ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
     EXPECT_FAILS(orErrorCapture, orMemcpyAsync(device, host.data(), size, orMemcpyHostToDevice, stream),
                  "pageable");
-    expect_broken_end(stream, "pageable");
+    expect_broken_capture(stream, "pageable");
   }
   ASSERT_OK(orFree(device));
 }
 
-TEST(GraphCapture, RefusesAnEventFromOutside) {
+TEST(GraphCapture, RefusesEventsRecordedOutsideOfTheCapture) {
   Stream stream, other;
   Event event;
   ASSERT_OK(orEventRecord(event, other));
   ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
   EXPECT_FAILS(orErrorCapture, orStreamWaitEvent(stream, event), "outside of the capture");
-  expect_broken_end(stream, "outside of the capture");
+  expect_broken_capture(stream, "outside of the capture");
 }
 
-TEST(GraphCapture, RefusesToMeetAnotherCapture) {
+TEST(GraphCapture, RefusesToJoinAnotherCapture) {
   Stream a, b;
   Event event;
   ASSERT_OK(orStreamBeginCapture(a, orCaptureGlobal));
   ASSERT_OK(orStreamBeginCapture(b, orCaptureGlobal));
   ASSERT_OK(orEventRecord(event, a));
   EXPECT_FAILS(orErrorCapture, orStreamWaitEvent(b, event), "another capture");
-  expect_broken_end(a, "another capture");
-  expect_broken_end(b, "another capture");
+  expect_broken_capture(a, "another capture");
+  expect_broken_capture(b, "another capture");
 }
 
-TEST(GraphCapture, WantsItsStreamsJoined) {
+TEST(GraphCapture, RequiresForkedStreamsToBeJoined) {
   Stream a, b;
   Event fork;
   ASSERT_OK(orStreamBeginCapture(a, orCaptureGlobal));
@@ -286,7 +286,7 @@ TEST(GraphCapture, WantsItsStreamsJoined) {
   EXPECT_OK(run(b, [] {}));
 }
 
-TEST(GraphCapture, EndsWhereItBegan) {
+TEST(GraphCapture, EndsOnTheStreamAndThreadWhereItBegan) {
   Stream a, b;
   Event fork;
   orGraph_t graph = nullptr;
@@ -304,7 +304,7 @@ TEST(GraphCapture, EndsWhereItBegan) {
   EXPECT_OK(orStreamSynchronize(a));
 }
 
-TEST(GraphCapture, AnEventOfAnEndedCaptureHasNoTime) {
+TEST(GraphCapture, EventsOfAnEndedCaptureMustBeRecordedAgain) {
   Stream a, b;
   Event event;
   Graph graph;
@@ -317,7 +317,7 @@ TEST(GraphCapture, AnEventOfAnEndedCaptureHasNoTime) {
   EXPECT_OK(orEventSynchronize(event));
 }
 
-TEST(GraphCapture, ModesSayWhoMayFree) {
+TEST(GraphCapture, ModeDecidesWhichThreadsMayFree) {
   for (const orCaptureMode mode : {orCaptureGlobal, orCaptureThreadLocal, orCaptureRelaxed}) {
     Stream stream;
     void* memory = allocate(4096);
@@ -328,14 +328,14 @@ TEST(GraphCapture, ModesSayWhoMayFree) {
     std::thread([&] { elsewhere = orFree(memory); }).join();
     EXPECT_EQ(elsewhere, mode == orCaptureGlobal ? orErrorCapture : orSuccess);
     if (mode == orCaptureGlobal) {
-      expect_broken_end(stream, "freeing memory");
+      expect_broken_capture(stream, "freeing memory");
       ASSERT_OK(orFree(memory));
       continue;
     }
     memory = allocate(4096);
     if (mode == orCaptureThreadLocal) {
       EXPECT_FAILS(orErrorCapture, orFree(memory), "freeing memory");
-      expect_broken_end(stream, "freeing memory");
+      expect_broken_capture(stream, "freeing memory");
       ASSERT_OK(orFree(memory));
     } else {
       Graph graph;
@@ -345,7 +345,7 @@ TEST(GraphCapture, ModesSayWhoMayFree) {
   }
 }
 
-TEST(GraphCapture, OtherStreamsGoOn) {
+TEST(GraphCapture, OtherStreamsAreNotAffected) {
   Stream captured, free;
   Graph graph;
   ASSERT_OK(orStreamBeginCapture(captured, orCaptureGlobal));
@@ -357,7 +357,7 @@ TEST(GraphCapture, OtherStreamsGoOn) {
   ASSERT_OK(orStreamEndCapture(captured, &graph));
 }
 
-TEST(GraphCapture, ADestroyedStreamTakesItsCaptureAlong) {
+TEST(GraphCapture, DestroyingTheStreamDiscardsTheCapture) {
   const auto token = std::make_shared<int>(0);
   Stream other;
   {
@@ -373,7 +373,7 @@ TEST(GraphCapture, ADestroyedStreamTakesItsCaptureAlong) {
   EXPECT_OK(orDeviceSynchronize());
 }
 
-TEST(Graph, UnknownHandlesAreRefused) {
+TEST(Graph, InvalidHandlesAreRefused) {
   Stream stream;
   orGraph_t gone = nullptr;
   ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
@@ -385,7 +385,7 @@ TEST(Graph, UnknownHandlesAreRefused) {
                "not a graph");
 }
 
-TEST(Graph, BelongsToItsDevice) {
+TEST(Graph, LaunchOnAnotherDeviceIsRefused) {
   Stream stream, other(1);
   Graph graph;
   ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
@@ -393,7 +393,7 @@ TEST(Graph, BelongsToItsDevice) {
   EXPECT_FAILS(orErrorInvalidValue, orGraphLaunch(graph, other), "device 1");
 }
 
-TEST(Graph, TracesEveryNodeOfEveryLaunch) {
+TEST(Graph, EveryNodeOfEveryLaunchIsTraced) {
   struct Seen {
     std::atomic<int> launched{0}, finished{0};
   } seen;

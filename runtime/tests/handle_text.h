@@ -1,4 +1,4 @@
-// Handles of memory and events as the text that ipc_test.cpp and ipc_peer.cpp send each other.
+// Hexadecimal text form of IPC handles, exchanged between the tests and ipc_peer.cpp.
 #pragma once
 
 #include <cstddef>

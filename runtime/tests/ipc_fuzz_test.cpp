@@ -1,5 +1,5 @@
-// Handles and shared memory that someone has overwritten: every answer is success or an error in words, and
-// what was opened can be read. The seeds are fixed.
+// Corrupted IPC handles and corrupted shared memory. Every call returns success or an error with a message,
+// and memory that was opened is readable. The seeds are fixed.
 #include "drivers/sim/ipc_layout.h"
 #include "handle_text.h"
 #include "peer_process.h"
@@ -35,12 +35,12 @@ Handle pack(const WireHandle& wire) {
   return handle;
 }
 
-void expect_words(orError_t error) {
+void expect_message(orError_t error) {
   if (error != orSuccess && error != orErrorNotReady) EXPECT_STRNE(orGetLastErrorMessage(), "");
   static_cast<void>(orGetLastError());
 }
 
-// Memory that was opened is device memory to its last byte.
+// Opened memory is device memory and readable up to its last byte.
 void read_and_close(void* ptr) {
   orPointerAttributes attributes{};
   attributes.struct_size = sizeof(attributes);
@@ -56,34 +56,34 @@ void read_and_close(void* ptr) {
 void open_and_read(const orIpcMemHandle_t& handle) {
   void* ptr = nullptr;
   const orError_t error = orIpcOpenMemHandle(&ptr, &handle);
-  expect_words(error);
+  expect_message(error);
   if (error == orSuccess) read_and_close(ptr);
 }
 
 void open_event(const orIpcEventHandle_t& handle) {
   orEvent_t event = nullptr;
   const orError_t error = orIpcOpenEventHandle(&event, &handle);
-  expect_words(error);
+  expect_message(error);
   if (error == orSuccess) EXPECT_OK(orEventDestroy(event));
 }
 
-// The IPC registry that a handle leads to, as any process of the same user can write it.
-class OpenLedger {
+// Maps the IPC registry of a handle for writing, as any process of the same user can.
+class MappedRegistry {
  public:
-  explicit OpenLedger(const WireHandle& handle) {
+  explicit MappedRegistry(const WireHandle& handle) {
     const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_GE(file, 0) << path;
     void* address = mmap(nullptr, sizeof(IpcRegistry), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     EXPECT_NE(address, MAP_FAILED);
     close(file);
-    ledger_ = static_cast<IpcRegistry*>(address);
+    registry_ = static_cast<IpcRegistry*>(address);
   }
-  ~OpenLedger() { munmap(ledger_, sizeof(IpcRegistry)); }
-  IpcRegistry* operator->() const { return ledger_; }
+  ~MappedRegistry() { munmap(registry_, sizeof(IpcRegistry)); }
+  IpcRegistry* operator->() const { return registry_; }
 
  private:
-  IpcRegistry* ledger_;
+  IpcRegistry* registry_;
 };
 
 class Fuzz {
@@ -114,7 +114,7 @@ class Fuzz {
 
 }  // namespace
 
-TEST(IpcFuzz, ArbitraryBytesAreErrorsInWords) {
+TEST(IpcFuzz, ArbitraryBytesReturnErrors) {
   Fuzz fuzz(1);
   void* memory = allocate(kBytes);
   orIpcMemHandle_t own;
@@ -135,20 +135,20 @@ TEST(IpcFuzz, ArbitraryBytesAreErrorsInWords) {
     void* ptr = nullptr;
     const orError_t opened = orIpcOpenMemHandle(&ptr, &handle);
     EXPECT_NE(opened, orSuccess);
-    expect_words(opened);
+    expect_message(opened);
     const orError_t retired = orIpcRetireMemHandle(&handle);
     EXPECT_NE(retired, orSuccess);
-    expect_words(retired);
+    expect_message(retired);
     open_event(pack<orIpcEventHandle_t>(wire));
   }
   EXPECT_OK(orFree(memory));
 }
 
-TEST(IpcFuzz, ChangedHandlesAreErrorsInWords) {
+TEST(IpcFuzz, CorruptedHandlesAreSafe) {
   Fuzz fuzz(2);
   Peer peer;
-  const auto memory = from_hex<orIpcMemHandle_t>(peer.get("name " + peer.get("alloc 65536 7") + " 65536"));
-  const auto event = from_hex<orIpcEventHandle_t>(peer.get("name_event " + peer.get("make_event")));
+  const auto memory = from_hex<orIpcMemHandle_t>(peer.get("export " + peer.get("alloc 65536 7") + " 65536"));
+  const auto event = from_hex<orIpcEventHandle_t>(peer.get("export_event " + peer.get("create_event")));
   for (int round = 0; round < 3000; ++round) {
     orIpcMemHandle_t changed = memory;
     fuzz.overwrite(&changed, sizeof(changed));
@@ -162,24 +162,24 @@ TEST(IpcFuzz, ChangedHandlesAreErrorsInWords) {
   read_and_close(ptr);
 }
 
-TEST(IpcFuzz, OverwrittenEntriesAreErrorsInWords) {
+TEST(IpcFuzz, CorruptedEntriesAreSafe) {
   Fuzz fuzz(3);
   Peer peer;
   const std::string there = peer.get("alloc 65536 7");
-  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 65536"));
-  const auto other = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 100"));
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 65536"));
+  const auto other = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 100"));
   const WireHandle wire = unpack(handle);
-  OpenLedger ipc_registry(wire);
+  MappedRegistry ipc_registry(wire);
   MemoryEntry& entry = ipc_registry->memory[wire.index];
   IpcRegistry::Arena& arena = ipc_registry->arenas[0];
   void* kept = nullptr;
   for (int round = 0; round < 3000; ++round) {
-    // With and without a mapping of the allocation that is there already.
+    // With and without an existing mapping of the allocation.
     if (round % 500 == 250) ASSERT_OK(orIpcOpenMemHandle(&kept, &other));
     char entry_before[sizeof(entry)], arena_before[sizeof(arena)];
     std::memcpy(entry_before, &entry, sizeof(entry));
     std::memcpy(arena_before, &arena, sizeof(arena));
-    // Seldom the secret, which would hide everything else.
+    // The secret only rarely: a wrong secret is refused before the other fields are read.
     if (round % 4)
       fuzz.overwrite(&entry, sizeof(entry),
                      round % 16 ? sizeof(openreg::sim::Entry) - sizeof(entry.device) : 0);
@@ -194,13 +194,13 @@ TEST(IpcFuzz, OverwrittenEntriesAreErrorsInWords) {
   read_and_close(ptr);
 }
 
-TEST(IpcFuzz, EntriesThatChangeDuringTheCallAreCheckedAsTheyAreUsed) {
+TEST(IpcFuzz, EntriesThatChangeDuringTheCallAreSafe) {
   Peer peer;
   const std::string there = peer.get("alloc 65536 7");
-  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 65536"));
-  const auto other = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 100"));
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 65536"));
+  const auto other = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 100"));
   const WireHandle wire = unpack(handle);
-  OpenLedger ipc_registry(wire);
+  MappedRegistry ipc_registry(wire);
   MemoryEntry& entry = ipc_registry->memory[wire.index];
   const uint64_t begin = entry.begin, size = entry.size, base_size = entry.base_size;
   void* kept = nullptr;
@@ -220,14 +220,14 @@ TEST(IpcFuzz, EntriesThatChangeDuringTheCallAreCheckedAsTheyAreUsed) {
   EXPECT_OK(orIpcCloseMemHandle(kept));
 }
 
-TEST(IpcFuzz, AnOwnerDoesNotLearnFromItsOverwrittenLedger) {
+TEST(IpcFuzz, OwnerIgnoresItsCorruptedRegistry) {
   Fuzz fuzz(4);
   void* memory = allocate(kBytes);
   orEvent_t event = nullptr;
   ASSERT_OK(orEventCreateWithFlags(&event, orEventDisableTiming | orEventInterprocess));
   orIpcEventHandle_t event_handle, again;
   ASSERT_OK(orIpcGetEventHandle(&event_handle, event));
-  OpenLedger ipc_registry(unpack(event_handle));
+  MappedRegistry ipc_registry(unpack(event_handle));
   for (int round = 0; round < 1000; ++round) {
     void* fresh = allocate(4096);
     orIpcMemHandle_t first, second;
@@ -236,12 +236,12 @@ TEST(IpcFuzz, AnOwnerDoesNotLearnFromItsOverwrittenLedger) {
     for (const orIpcMemHandle_t& handle : {first, second}) {
       MemoryEntry& entry = ipc_registry->memory[unpack(handle).index];
       fuzz.overwrite(&entry, sizeof(entry));
-      // Received, so that it may be retired.
+      // Only received handles can be retired.
       entry.state.store(openreg::sim::EntryState::kReceived);
     }
     EXPECT_OK(orIpcRetireMemHandle(&first));
     EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&first), "does not refer to memory");
-    EXPECT_OK(orFree(fresh));  // takes its names back
+    EXPECT_OK(orFree(fresh));  // also retires its handles
     EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&second), "does not refer to memory");
     EventEntry& shared = ipc_registry->events[unpack(event_handle).index];
     fuzz.overwrite(&shared, sizeof(shared));
@@ -252,22 +252,22 @@ TEST(IpcFuzz, AnOwnerDoesNotLearnFromItsOverwrittenLedger) {
   EXPECT_OK(orFree(memory));
 }
 
-TEST(IpcFuzz, OverwrittenEventsEnd) {
+TEST(IpcFuzz, CorruptedEventsComplete) {
   Fuzz fuzz(5);
   Peer peer;
-  const auto handle = from_hex<orIpcEventHandle_t>(peer.get("name_event " + peer.get("make_event")));
+  const auto handle = from_hex<orIpcEventHandle_t>(peer.get("export_event " + peer.get("create_event")));
   const WireHandle wire = unpack(handle);
-  OpenLedger ipc_registry(wire);
+  MappedRegistry ipc_registry(wire);
   EventEntry& entry = ipc_registry->events[wire.index];
   orEvent_t event = nullptr;
   ASSERT_OK(orIpcOpenEventHandle(&event, &handle));
   Stream stream;
   for (int round = 0; round < 200; ++round) {
-    // A process of this number cannot be: what it has recorded counts as finished.
+    // No process can have this id, so its records count as complete.
     entry.latest.store(fuzz.word() << EventEntry::kProcessBits | 0xc00000 | fuzz.below(0x100000));
     for (auto& done : entry.done) done.store(fuzz.word());
     for (auto& process : entry.process) process.store(static_cast<int32_t>(fuzz.word()) | 0x40000000);
-    expect_words(orEventQuery(event));
+    expect_message(orEventQuery(event));
     EXPECT_OK(orStreamWaitEvent(stream, event));
     EXPECT_OK(orStreamSynchronize(stream));
     EXPECT_OK(orEventRecord(event, stream));

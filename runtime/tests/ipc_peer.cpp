@@ -1,6 +1,6 @@
-// The other process of ipc_test.cpp. Reads commands, one a line, and answers each with a line: "ok" and
-// perhaps a value, or "error", the code's name and the words. Things are called by the numbers that it gives
-// them.
+// The second process of the IPC tests. Reads one command per line and replies with one line: "ok" and an
+// optional value, or "error", the name of the code and the message. Allocations and events are identified by
+// their index.
 #include "handle_text.h"
 
 #include <openreg/openreg.h>
@@ -19,27 +19,27 @@ namespace {
 
 std::vector<void*> memory;
 std::vector<orEvent_t> events;
-std::atomic<int> let_go{0};
+std::atomic<int> unblocked{0};
 
-struct Answer {
+struct Reply {
   orError_t error;
   std::string value;
 };
 
 template <typename Item>
-Answer keep(orError_t error, std::vector<Item>& items, Item item) {
+Reply keep(orError_t error, std::vector<Item>& items, Item item) {
   if (error) return {error, {}};
   items.push_back(item);
   return {orSuccess, std::to_string(items.size() - 1)};
 }
 
-Answer read_byte(void* ptr) {
+Reply read_byte(void* ptr) {
   unsigned char byte = 0;
   const orError_t error = orMemcpy(&byte, ptr, 1, orMemcpyDeviceToHost);
   return {error, std::to_string(byte)};
 }
 
-Answer perform(std::istream& in) {
+Reply perform(std::istream& in) {
   std::string command, text;
   size_t id = 0, offset = 0;
   int value = 0;
@@ -51,7 +51,7 @@ Answer perform(std::istream& in) {
     if (error == orSuccess) (void)!orMemset(ptr, value, offset);
     return keep(error, memory, ptr);
   }
-  if (command == "name") {
+  if (command == "export") {
     orIpcMemHandle_t handle;
     in >> id >> offset;
     const orError_t error = orIpcGetMemHandle(&handle, memory[id], offset);
@@ -76,16 +76,16 @@ Answer perform(std::istream& in) {
     in >> id >> offset >> value;
     return {orMemset(static_cast<char*>(memory[id]) + offset, value, 1), {}};
   }
-  if (command == "write_later") {
+  if (command == "write_async") {
     in >> id >> offset >> value;
     return {orMemsetAsync(static_cast<char*>(memory[id]) + offset, value, 1, nullptr), {}};
   }
-  if (command == "make_event") {
+  if (command == "create_event") {
     orEvent_t event = nullptr;
     const orError_t error = orEventCreateWithFlags(&event, orEventDisableTiming | orEventInterprocess);
     return keep(error, events, event);
   }
-  if (command == "name_event") {
+  if (command == "export_event") {
     orIpcEventHandle_t handle;
     in >> id;
     const orError_t error = orIpcGetEventHandle(&handle, events[id]);
@@ -98,10 +98,10 @@ Answer perform(std::istream& in) {
     const orError_t error = orIpcOpenEventHandle(&event, &handle);
     return keep(error, events, event);
   }
-  if (command == "record") return in >> id, Answer{orEventRecord(events[id], nullptr), {}};
-  if (command == "wait") return in >> id, Answer{orStreamWaitEvent(nullptr, events[id]), {}};
-  if (command == "query_event") return in >> id, Answer{orEventQuery(events[id]), {}};
-  if (command == "synchronize_event") return in >> id, Answer{orEventSynchronize(events[id]), {}};
+  if (command == "record") return in >> id, Reply{orEventRecord(events[id], nullptr), {}};
+  if (command == "wait") return in >> id, Reply{orStreamWaitEvent(nullptr, events[id]), {}};
+  if (command == "query_event") return in >> id, Reply{orEventQuery(events[id]), {}};
+  if (command == "synchronize_event") return in >> id, Reply{orEventSynchronize(events[id]), {}};
   if (command == "query") return {orStreamQuery(nullptr), {}};
   if (command == "synchronize") return {orStreamSynchronize(nullptr), {}};
   if (command == "free_bytes") {
@@ -109,16 +109,16 @@ Answer perform(std::istream& in) {
     const orError_t error = orMemGetInfo(&free, &total);
     return {error, std::to_string(free)};
   }
-  if (command == "hold") {  // the default stream, until let_go
-    const auto function = [](void*) { let_go.wait(0); };
+  if (command == "block") {  // blocks the default stream until "unblock"
+    const auto function = [](void*) { unblocked.wait(0); };
     return {orLaunchHostFunc(nullptr, function, nullptr), {}};
   }
-  if (command == "let_go") {
-    let_go.store(1);
-    let_go.notify_all();
+  if (command == "unblock") {
+    unblocked.store(1);
+    unblocked.notify_all();
     return {orSuccess, {}};
   }
-  if (command == "become") {  // another user, before anything is used
+  if (command == "set_user") {  // before the first use of the runtime
     in >> value;
     return {setgid(static_cast<gid_t>(value)) == 0 && setuid(static_cast<uid_t>(value)) == 0 ? orSuccess
                                                                                              : orErrorSystem,
@@ -133,11 +133,11 @@ int main() {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream in(line);
-    const Answer answer = perform(in);
-    if (answer.error) {
-      std::cout << "error " << orGetErrorName(answer.error) << ' ' << orGetLastErrorMessage() << std::endl;
+    const Reply reply = perform(in);
+    if (reply.error) {
+      std::cout << "error " << orGetErrorName(reply.error) << ' ' << orGetLastErrorMessage() << std::endl;
     } else {
-      std::cout << "ok " << answer.value << std::endl;
+      std::cout << "ok " << reply.value << std::endl;
     }
   }
   return 0;

@@ -1,4 +1,4 @@
-// Memory and events between processes. The other process is ipc_peer.cpp.
+// Memory and events shared between processes. The second process is ipc_peer.cpp.
 #include "handle_text.h"
 #include "peer_process.h"
 #include "support.h"
@@ -14,7 +14,7 @@ using namespace support;
 
 namespace {
 
-orIpcMemHandle_t name(void* memory, size_t size) {
+orIpcMemHandle_t export_memory(void* memory, size_t size) {
   orIpcMemHandle_t handle{};
   EXPECT_OK(orIpcGetMemHandle(&handle, memory, size));
   return handle;
@@ -32,17 +32,17 @@ orEvent_t interprocess_event() {
   return event;
 }
 
-std::string event_name(orEvent_t event) {
+std::string export_event(orEvent_t event) {
   orIpcEventHandle_t handle{};
   EXPECT_OK(orIpcGetEventHandle(&handle, event));
   return to_hex(handle);
 }
 
-// A peer that has gone has let go of its locks when it can be waited for; that is not at once.
+// Retries until success or another error: the locks of a peer that ended are released with a delay.
 bool retires(const orIpcMemHandle_t& handle) {
   for (int attempt = 0; attempt < 2000; ++attempt) {
-    const orError_t answer = orIpcRetireMemHandle(&handle);
-    if (answer != orErrorNotReady) return answer == orSuccess;
+    const orError_t error = orIpcRetireMemHandle(&handle);
+    if (error != orErrorNotReady) return error == orSuccess;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
@@ -50,11 +50,11 @@ bool retires(const orIpcMemHandle_t& handle) {
 
 }  // namespace
 
-TEST(Ipc, BothProcessesUseTheSameBytes) {
+TEST(Ipc, BothProcessesAccessTheSameMemory) {
   Peer peer;
   void* memory = allocate(1 << 16);
   ASSERT_OK(orMemset(memory, 7, 1 << 16));
-  const orIpcMemHandle_t handle = name(static_cast<char*>(memory) + 1000, 5000);
+  const orIpcMemHandle_t handle = export_memory(static_cast<char*>(memory) + 1000, 5000);
   const std::string there = peer.get("open " + to_hex(handle));
   EXPECT_EQ(peer.get("read " + there + " 4999"), "7");
   peer.get("write " + there + " 0 42");
@@ -66,11 +66,11 @@ TEST(Ipc, BothProcessesUseTheSameBytes) {
   EXPECT_OK(orFree(memory));
 }
 
-TEST(Ipc, MemoryCountsWhereItWasAllocated) {
+TEST(Ipc, MemoryIsAccountedInTheAllocatingProcess) {
   Peer peer;
   const std::string before = peer.get("free_bytes");
   void* memory = allocate(64 << 20);
-  const orIpcMemHandle_t handle = name(memory, 64 << 20);
+  const orIpcMemHandle_t handle = export_memory(memory, 64 << 20);
   peer.get("open " + to_hex(handle));
   EXPECT_EQ(peer.get("free_bytes"), before);
   peer.stop();
@@ -81,7 +81,7 @@ TEST(Ipc, MemoryCountsWhereItWasAllocated) {
 TEST(Ipc, OpenedMemoryIsDeviceMemoryOfTheSameDevice) {
   Peer peer;
   const std::string there = peer.get("alloc 8192 5");
-  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 8192"));
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 8192"));
   void* first = nullptr;
   void* second = nullptr;
   ASSERT_OK(orIpcOpenMemHandle(&first, &handle));
@@ -109,11 +109,11 @@ TEST(Ipc, OpenedMemoryIsDeviceMemoryOfTheSameDevice) {
   EXPECT_FAILS(orErrorInvalidPointer, orMemset(first, 0, 1), "was freed or never allocated");
 }
 
-TEST(Ipc, PiecesOfOneAllocationAreHeldEachForItself) {
+TEST(Ipc, RangesOfOneAllocationAreClosedSeparately) {
   Peer peer;
   const std::string there = peer.get("alloc 65536 1");
-  const auto whole = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 65536"));
-  const auto part = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 512"));
+  const auto whole = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 65536"));
+  const auto part = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 512"));
   void* a = nullptr;
   void* b = nullptr;
   ASSERT_OK(orIpcOpenMemHandle(&a, &whole));
@@ -126,10 +126,10 @@ TEST(Ipc, PiecesOfOneAllocationAreHeldEachForItself) {
   EXPECT_OK(orIpcCloseMemHandle(b));
 }
 
-TEST(Ipc, MemoryThatIsHeldCannotBeFreedAndANameOnItsWayIsWaitedFor) {
+TEST(Ipc, OpenMemoryCannotBeFreedAndUnopenedHandlesCannotBeRetired) {
   Peer peer;
   void* memory = allocate(4096);
-  const orIpcMemHandle_t handle = name(memory, 4096);
+  const orIpcMemHandle_t handle = export_memory(memory, 4096);
   EXPECT_EQ(orIpcRetireMemHandle(&handle), orErrorNotReady);
   const std::string there = peer.get("open " + to_hex(handle));
   EXPECT_EQ(orIpcRetireMemHandle(&handle), orErrorNotReady);
@@ -140,10 +140,10 @@ TEST(Ipc, MemoryThatIsHeldCannotBeFreedAndANameOnItsWayIsWaitedFor) {
   EXPECT_NE(peer.ask("open " + to_hex(handle)).find("stale or forged"), std::string::npos);
 }
 
-TEST(Ipc, AConsumerThatIsKilledLeavesNothingBehind) {
+TEST(Ipc, KilledConsumerReleasesTheMemory) {
   void* memory = allocate(4096);
   ASSERT_OK(orMemset(memory, 3, 4096));
-  const orIpcMemHandle_t handle = name(memory, 4096);
+  const orIpcMemHandle_t handle = export_memory(memory, 4096);
   Peer witness;
   const std::string there = witness.get("open " + to_hex(handle));
   {
@@ -158,11 +158,11 @@ TEST(Ipc, AConsumerThatIsKilledLeavesNothingBehind) {
   EXPECT_OK(orFree(memory));
 }
 
-TEST(Ipc, AProducerThatIsKilledLeavesTheMemoryToThoseWhoHaveIt) {
+TEST(Ipc, OpenMemoryOutlivesAKilledProducer) {
   Peer peer;
   const std::string there = peer.get("alloc 4096 8");
-  const auto held = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
-  const auto late = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
+  const auto held = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 4096"));
+  const auto late = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 4096"));
   void* memory = nullptr;
   ASSERT_OK(orIpcOpenMemHandle(&memory, &held));
   peer.kill();
@@ -174,10 +174,10 @@ TEST(Ipc, AProducerThatIsKilledLeavesTheMemoryToThoseWhoHaveIt) {
   EXPECT_FAILS(orErrorInvalidHandle, orIpcOpenMemHandle(&memory, &late), "has ended or does not exist");
 }
 
-TEST(Ipc, ForgedAndStaleHandlesAreErrorsInWords) {
+TEST(Ipc, ForgedAndStaleHandlesAreRefused) {
   Peer peer;
   void* memory = allocate(4096);
-  const orIpcMemHandle_t good = name(memory, 4096);
+  const orIpcMemHandle_t good = export_memory(memory, 4096);
   orIpcMemHandle_t forged = good;
   for (const size_t byte : {24u, 39u}) {  // of the secret
     forged = good;
@@ -188,8 +188,8 @@ TEST(Ipc, ForgedAndStaleHandlesAreErrorsInWords) {
     for (const int flip : {1, 0x80, 0xff}) {
       forged = good;
       forged.bytes[byte] ^= static_cast<unsigned char>(flip);
-      const std::string answer = peer.ask("open " + to_hex(forged));
-      EXPECT_EQ(answer.substr(0, 6), "error ") << "byte " << byte << ": " << answer;
+      const std::string reply = peer.ask("open " + to_hex(forged));
+      EXPECT_EQ(reply.substr(0, 6), "error ") << "byte " << byte << ": " << reply;
     }
   }
   std::atomic<pid_t> thread{0};
@@ -214,15 +214,15 @@ TEST(Ipc, ForgedAndStaleHandlesAreErrorsInWords) {
   EXPECT_FAILS(orErrorInvalidHandle, orIpcRetireMemHandle(&forged), "does not refer to memory");
 }
 
-TEST(Ipc, AnotherUserIsNotLetIn) {
+TEST(Ipc, ProcessesOfOtherUsersAreRefused) {
   if (getuid() != 0) GTEST_SKIP() << "only root can become another user";
   Peer peer;
   void* memory = allocate(4096);
-  const orIpcMemHandle_t handle = name(memory, 4096);
-  peer.get("become 65534");
-  const std::string answer = peer.ask("open " + to_hex(handle));
-  EXPECT_NE(answer.find("orErrorNotPermitted"), std::string::npos) << answer;
-  EXPECT_NE(answer.find("same user"), std::string::npos) << answer;
+  const orIpcMemHandle_t handle = export_memory(memory, 4096);
+  peer.get("set_user 65534");
+  const std::string reply = peer.ask("open " + to_hex(handle));
+  EXPECT_NE(reply.find("orErrorNotPermitted"), std::string::npos) << reply;
+  EXPECT_NE(reply.find("same user"), std::string::npos) << reply;
   EXPECT_OK(orFree(memory));
 }
 
@@ -246,10 +246,10 @@ TEST(Ipc, ArgumentsAreChecked) {
   EXPECT_OK(orFree(memory));
 }
 
-TEST(Ipc, ClosingInStreamOrderHoldsUntilTheStreamIsThere) {
+TEST(Ipc, AsyncCloseTakesEffectInStreamOrder) {
   Peer peer;
   const std::string there = peer.get("alloc 4096 6");
-  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("name " + there + " 4096"));
+  const auto handle = from_hex<orIpcMemHandle_t>(peer.get("export " + there + " 4096"));
   void* memory = nullptr;
   ASSERT_OK(orIpcOpenMemHandle(&memory, &handle));
   support::Stream stream;
@@ -261,7 +261,7 @@ TEST(Ipc, ClosingInStreamOrderHoldsUntilTheStreamIsThere) {
   ASSERT_OK(orMemcpyAsync(pinned, memory, 1, orMemcpyDeviceToHost, stream));
   ASSERT_OK(orIpcCloseMemHandleAsync(memory, stream));
   void* again = nullptr;
-  ASSERT_OK(orIpcOpenMemHandle(&again, &handle)) << "it is held until the stream is there";
+  ASSERT_OK(orIpcOpenMemHandle(&again, &handle)) << "open until the stream reaches the close";
   EXPECT_EQ(again, memory);
   gate.open();
   ASSERT_OK(orStreamSynchronize(stream));
@@ -272,18 +272,18 @@ TEST(Ipc, ClosingInStreamOrderHoldsUntilTheStreamIsThere) {
   EXPECT_OK(orFreeHost(pinned));
 }
 
-TEST(Ipc, AStreamWaitsForARecordOfAnotherProcess) {
+TEST(Ipc, StreamWaitsForARecordOfAnotherProcess) {
   Peer peer;
   void* memory = allocate(512);
   ASSERT_OK(orMemset(memory, 1, 512));
-  const std::string there = peer.get("open " + to_hex(name(memory, 512)));
-  const std::string made = peer.get("make_event");
+  const std::string there = peer.get("open " + to_hex(export_memory(memory, 512)));
+  const std::string made = peer.get("create_event");
   orEvent_t event = nullptr;
-  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("name_event " + made));
+  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("export_event " + made));
   ASSERT_OK(orIpcOpenEventHandle(&event, &shared));
   EXPECT_OK(orEventQuery(event));
-  peer.get("hold");
-  peer.get("write_later " + there + " 0 2");
+  peer.get("block");
+  peer.get("write_async " + there + " 0 2");
   peer.get("record " + made);
   EXPECT_EQ(orEventQuery(event), orErrorNotReady);
   support::Stream stream;
@@ -292,7 +292,7 @@ TEST(Ipc, AStreamWaitsForARecordOfAnotherProcess) {
   ASSERT_OK(orStreamWaitEvent(stream, event));
   ASSERT_OK(orMemcpyAsync(pinned, memory, 1, orMemcpyDeviceToHost, stream));
   EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
-  peer.get("let_go");
+  peer.get("unblock");
   ASSERT_OK(orStreamSynchronize(stream));
   EXPECT_EQ(*static_cast<unsigned char*>(pinned), 2);
   EXPECT_OK(orEventSynchronize(event));
@@ -301,12 +301,12 @@ TEST(Ipc, AStreamWaitsForARecordOfAnotherProcess) {
   EXPECT_OK(orFreeHost(pinned));
 }
 
-TEST(Ipc, EitherProcessRecordsAndOneEventServesManyTimes) {
+TEST(Ipc, BothProcessesRecordOneEventManyTimes) {
   Peer peer;
   orEvent_t event = interprocess_event();
-  const std::string there = peer.get("open_event " + event_name(event));
+  const std::string there = peer.get("open_event " + export_event(event));
   support::Stream streams[3];
-  for (int round = 0; round < 40; ++round) {  // more than the ring has places
+  for (int round = 0; round < 40; ++round) {  // more rounds than the ring has slots
     if (round % 3 == 2) {
       peer.get("record " + there);
       ASSERT_OK(orStreamWaitEvent(streams[0], event));
@@ -330,13 +330,13 @@ TEST(Ipc, EitherProcessRecordsAndOneEventServesManyTimes) {
   EXPECT_OK(orStreamSynchronize(streams[1]));
 }
 
-TEST(Ipc, ARecordWhoseProcessIsKilledCountsAsFinished) {
+TEST(Ipc, RecordsOfAKilledProcessCountAsComplete) {
   Peer peer;
-  const std::string made = peer.get("make_event");
+  const std::string made = peer.get("create_event");
   orEvent_t event = nullptr;
-  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("name_event " + made));
+  const auto shared = from_hex<orIpcEventHandle_t>(peer.get("export_event " + made));
   ASSERT_OK(orIpcOpenEventHandle(&event, &shared));
-  peer.get("hold");
+  peer.get("block");
   peer.get("record " + made);
   support::Stream stream;
   ASSERT_OK(orStreamWaitEvent(stream, event));
@@ -348,17 +348,17 @@ TEST(Ipc, ARecordWhoseProcessIsKilledCountsAsFinished) {
   EXPECT_OK(orEventDestroy(event));
 }
 
-TEST(Ipc, AnEventThatIsDestroyedCannotBeOpened) {
+TEST(Ipc, DestroyedEventsCannotBeOpened) {
   Peer peer;
   orEvent_t event = interprocess_event();
-  const std::string shared = event_name(event);
+  const std::string shared = export_event(event);
   const std::string there = peer.get("open_event " + shared);
   EXPECT_OK(orEventDestroy(event));
   EXPECT_NE(peer.ask("open_event " + shared).find("stale or forged"), std::string::npos);
   peer.get("synchronize_event " + there);
   peer.get("wait " + there);
   peer.get("synchronize");
-  orEvent_t another = interprocess_event();  // not in the place that the peer still holds
+  orEvent_t another = interprocess_event();  // must not reuse the slot that the peer has open
   Gate gate;
   support::Stream stream;
   ASSERT_OK(launch(stream, [&] { gate.wait(); }));
@@ -369,7 +369,7 @@ TEST(Ipc, AnEventThatIsDestroyedCannotBeOpened) {
   EXPECT_OK(orEventDestroy(another));
 }
 
-TEST(Ipc, AnEventOfSeveralProcessesIsNotForACapture) {
+TEST(Ipc, InterprocessEventsCannotBeCaptured) {
   Stream stream;
   const orEvent_t event = interprocess_event();
   ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));

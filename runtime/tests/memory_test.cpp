@@ -23,7 +23,7 @@ size_t free_memory() {
   return free;
 }
 
-// A fault is a signal, which the address sanitizer turns into an exit.
+// A fault is SIGSEGV; the sanitizers turn it into an exit with an error status.
 bool faulted(int status) {
   if (kAddressSanitizer || kThreadSanitizer) return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
@@ -31,7 +31,8 @@ bool faulted(int status) {
 
 }  // namespace
 
-// In processes of their own: a forked copy of this one would lack the mapping anyway.
+// The "threadsafe" style starts a new process. A forked child does not inherit the device mapping, so every
+// access would fault there.
 class MemoryDeathTest : public ::testing::Test {
  protected:
   MemoryDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -56,17 +57,17 @@ class MemoryDeathTest : public ::testing::Test {
   }
 };
 
-TEST_F(MemoryDeathTest, HostReadAndWriteOfADevicePointerFault) {
+TEST_F(MemoryDeathTest, HostAccessToADevicePointerFaults) {
   EXPECT_EXIT(bytes()[0] = 1; std::_Exit(0), faulted, "");
   EXPECT_EXIT([[maybe_unused]] const char byte = bytes()[4095]; std::_Exit(0), faulted, "");
 }
 
-TEST_F(MemoryDeathTest, TheyFaultWhileAKernelUsesTheMemory) {
+TEST_F(MemoryDeathTest, HostAccessFaultsWhileAKernelUsesTheMemory) {
   EXPECT_EXIT(while_a_kernel_runs([](volatile char* pointer) { pointer[0] = 1; }), faulted, "");
   EXPECT_EXIT(while_a_kernel_runs([](volatile char* pointer) { (void)pointer[0]; }), faulted, "");
 }
 
-TEST(Memory, KernelViewReachesTheBytes) {
+TEST(Memory, KernelsAccessMemoryThroughTheKernelView) {
   constexpr size_t kSize = 1 << 20;
   auto* pointer = static_cast<char*>(allocate(kSize));
   char* view = kernel_view<char>(pointer);
@@ -79,7 +80,7 @@ TEST(Memory, KernelViewReachesTheBytes) {
   EXPECT_OK(orFree(pointer));
 }
 
-TEST(Memory, ZeroBytesAreNull) {
+TEST(Memory, ZeroByteAllocationsAreNull) {
   void* pointer = garbage(1);
   EXPECT_OK(orMalloc(&pointer, 0));
   EXPECT_EQ(pointer, nullptr);
@@ -90,7 +91,7 @@ TEST(Memory, ZeroBytesAreNull) {
   EXPECT_OK(orFreeHost(nullptr));
 }
 
-TEST(Memory, RoundsToTheGranularity) {
+TEST(Memory, SizesAreRoundedToTheGranularity) {
   const size_t before = free_memory();
   void* one = allocate(1);
   EXPECT_EQ(before - free_memory(), 512u);
@@ -103,7 +104,7 @@ TEST(Memory, RoundsToTheGranularity) {
   EXPECT_EQ(free_memory(), before);
 }
 
-TEST(Memory, HugeSizesAreOutOfMemoryInWords) {
+TEST(Memory, HugeSizesAreOutOfMemory) {
   for (const size_t size :
        {size_t{1} << 50, size_t{1} << 60, SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - 512, total_memory() + 1}) {
     void* pointer = nullptr;
@@ -117,7 +118,7 @@ TEST(Memory, HugeSizesAreOutOfMemoryInWords) {
   }
 }
 
-TEST(Memory, RunsOutAndGoesOn) {
+TEST(Memory, AllocationsSucceedAfterOutOfMemory) {
   const size_t piece = total_memory() / 4;
   std::vector<void*> pieces;
   void* pointer = nullptr;
@@ -134,7 +135,7 @@ TEST(Memory, RunsOutAndGoesOn) {
   for (void* each : pieces) EXPECT_OK(orFree(each));
 }
 
-TEST(Memory, WrongPointersAreRefused) {
+TEST(Memory, InvalidPointersAreRefused) {
   auto* pointer = static_cast<char*>(allocate(4096));
   int local = 0;
   EXPECT_FAILS(orErrorInvalidPointer, orFree(&local), "not memory of this runtime");
@@ -157,7 +158,7 @@ TEST(Memory, WrongPointersAreRefused) {
   EXPECT_FAILS(orErrorInvalidValue, orMemGetInfo(&size, nullptr), "NULL");
 }
 
-TEST(Memory, ConcurrentDoubleFreeHasOneWinner) {
+TEST(Memory, ConcurrentDoubleFreeSucceedsOnce) {
   for (int round = 0; round < 50; ++round) {
     void* pointer = allocate(4096);
     std::atomic<int> successes{0};
@@ -181,7 +182,7 @@ TEST(Memory, FreeWaitsForSubmittedWork) {
   EXPECT_EQ(done.load(), 100);
 }
 
-TEST(Memory, FreeLeavesFailuresForASynchronization) {
+TEST(Memory, FreeDoesNotReportKernelFailures) {
   void* pointer = allocate(4096);
   Stream stream;
   ASSERT_OK(launch(stream, [] { return std::string("lost"); }));
@@ -264,9 +265,9 @@ TEST(Memory, RegisteredRanges) {
   EXPECT_FAILS(orErrorInvalidPointer, orHostRegister(device, 10), "device memory");
 }
 
-// Random allocations and frees beside a model: blocks never overlap, free bytes are exact, and in the end
-// everything has grown together again.
-TEST(Memory, BlocksAgreeWithAModel) {
+// Compares random allocations and frees with a model: blocks never overlap, the number of free bytes is
+// exact, and after the last free all blocks are merged into one.
+TEST(Memory, RandomAllocationsMatchAModel) {
   std::mt19937 random(42);
   std::map<uintptr_t, size_t> model;
   const size_t before = free_memory();
@@ -301,7 +302,7 @@ TEST(Memory, BlocksAgreeWithAModel) {
   EXPECT_OK(orFree(all));
 }
 
-TEST(Memory, LargeFreedBlocksGiveTheirPagesBack) {
+TEST(Memory, LargeFreedBlocksReturnTheirPagesToTheSystem) {
   constexpr size_t kSize = 8 << 20;
   auto* pointer = static_cast<char*>(allocate(kSize));
   ASSERT_OK(orMemset(pointer, 0xff, kSize));

@@ -1,4 +1,4 @@
-// The other process of the tests between processes, as ipc_peer.cpp answers it.
+// Starts ipc_peer.cpp, the second process of the IPC tests, and sends it commands.
 #pragma once
 
 #include "support.h"
@@ -41,27 +41,27 @@ class Peer {
     std::fclose(out_);
   }
 
-  /// "ok ..." or "error ...".
+  /// Sends a command. Returns the reply, "ok ..." or "error ...".
   std::string ask(const std::string& command) {
     std::fprintf(in_, "%s\n", command.c_str());
     std::fflush(in_);
     char line[2048];
-    if (!std::fgets(line, sizeof(line), out_)) return "no answer";
+    if (!std::fgets(line, sizeof(line), out_)) return "no reply";
     line[std::strcspn(line, "\n")] = '\0';
     return line;
   }
-  /// The value; fails the test if it is an error.
+  /// Sends a command. Returns the value of the reply; fails the test if the reply is an error.
   std::string get(const std::string& command) {
-    const std::string answer = ask(command);
-    EXPECT_EQ(answer.substr(0, 3), "ok ") << command << ": " << answer;
-    return answer.substr(std::min<size_t>(3, answer.size()));
+    const std::string reply = ask(command);
+    EXPECT_EQ(reply.substr(0, 3), "ok ") << command << ": " << reply;
+    return reply.substr(std::min<size_t>(3, reply.size()));
   }
   void stop() {
     std::fclose(in_);
     waitpid(process_, nullptr, 0);
     process_ = -1;
   }
-  /// Dead, and not waited for: a zombie, as a real program's child would be for a while.
+  /// Kills the process and leaves a zombie, as in a program that has not reaped its child yet.
   void kill() {
     ::kill(process_, SIGKILL);
     siginfo_t info;

@@ -1,4 +1,4 @@
-// What depends on the process: its environment, fork, and exit.
+// Process-wide behavior: environment variables, fork and exit.
 #include "support.h"
 
 #include <cstdlib>
@@ -10,7 +10,7 @@ using namespace support;
 
 namespace {
 
-// True if the child's checks held.
+// Returns whether the function passed all its checks in a forked child.
 template <typename Function>
 bool in_forked_child(Function function) {
   const pid_t child = fork();
@@ -26,11 +26,11 @@ bool in_forked_child(Function function) {
 
 #define SKIP_FORK_UNDER_THREAD_SANITIZER() \
   if (kThreadSanitizer)                    \
-  GTEST_SKIP() << "the thread sanitizer does not follow a fork of a process with threads"
+  GTEST_SKIP() << "the thread sanitizer does not support fork with other threads running"
 
 }  // namespace
 
-TEST(ProcessDeathTest, DeviceCountIsConfigured) {
+TEST(ProcessDeathTest, EnvironmentSetsDeviceCountAndMemory) {
   in_fresh_process([&] {
     setenv("OPENREG_DEVICE_COUNT", "5", 1);
     setenv("OPENREG_MEMORY", "64M", 1);
@@ -69,7 +69,7 @@ TEST(ProcessDeathTest, NoDevices) {
   });
 }
 
-TEST(ProcessDeathTest, MalformedValuesAreErrorsInWords) {
+TEST(ProcessDeathTest, MalformedEnvironmentVariablesAreErrors) {
   const std::pair<const char*, const char*> malformed[] = {
       {"OPENREG_DEVICE_COUNT", "two"},    {"OPENREG_DEVICE_COUNT", "65"},
       {"OPENREG_DEVICE_COUNT", "-1"},     {"OPENREG_DEVICE_COUNT", "1K"},
@@ -86,7 +86,7 @@ TEST(ProcessDeathTest, MalformedValuesAreErrorsInWords) {
   }
 }
 
-TEST(ProcessDeathTest, ScheduleIsConfigured) {
+TEST(ProcessDeathTest, EnvironmentSetsTheSchedule) {
   in_fresh_process([&] {
     setenv("OPENREG_SCHEDULE", "adversarial", 1);
     setenv("OPENREG_SEED", "77", 1);
@@ -98,7 +98,7 @@ TEST(ProcessDeathTest, ScheduleIsConfigured) {
   });
 }
 
-TEST(ProcessDeathTest, ImpossibleReservationIsAnErrorAndNotTheEnd) {
+TEST(ProcessDeathTest, FailedReservationReturnsAnError) {
   in_fresh_process([&] {
     setenv("OPENREG_DEVICE_COUNT", "64", 1);
     setenv("OPENREG_MEMORY", "4096G", 1);
@@ -133,8 +133,8 @@ TEST(ProcessDeathTest, ForkAfterUseIsRefused) {
   });
 }
 
-// Other threads hold locks of the runtime at the moment of the fork, and the child must not ask for them.
-TEST(ProcessDeathTest, AForkedChildTakesNoLock) {
+// Other threads may hold locks of the runtime during the fork, so the child must not acquire any.
+TEST(ProcessDeathTest, ForkedChildAcquiresNoLocks) {
   SKIP_FORK_UNDER_THREAD_SANITIZER();
   in_fresh_process([&] {
     void* inherited = allocate(4096);
@@ -164,7 +164,7 @@ TEST(ProcessDeathTest, AForkedChildTakesNoLock) {
     }
     for (int i = 0; i < 100; ++i) {
       EXPECT_TRUE(in_forked_child([&] {
-        alarm(20);  // a child that hangs is killed, and fails
+        alarm(20);  // kills a child that hangs, which fails the test
         uint64_t range = 0;
         EXPECT_EQ(orIsForked(), 1);
         EXPECT_FAILS(orErrorForked, orFree(inherited), "spawn");
@@ -194,13 +194,13 @@ TEST(ProcessDeathTest, ForkBeforeUseWorks) {
     };
     EXPECT_TRUE(in_forked_child(use));
     int count = 0;
-    EXPECT_OK(orGetDeviceCount(&count));  // asks, but uses no device
+    EXPECT_OK(orGetDeviceCount(&count));  // opens no device
     EXPECT_TRUE(in_forked_child(use));
     use();
   });
 }
 
-TEST(ProcessDeathTest, AForkedChildCannotReachTheParentsDevice) {
+TEST(ProcessDeathTest, ForkedChildCannotAccessTheParentsDevice) {
   SKIP_FORK_UNDER_THREAD_SANITIZER();
   in_fresh_process([&] {
     auto* view = kernel_view<volatile char>(allocate(4096));
@@ -224,7 +224,7 @@ TEST(ProcessDeathTest, ExitWithWorkPending) {
   });
 }
 
-TEST(ProcessDeathTest, ExitWithThreadsStillCalling) {
+TEST(ProcessDeathTest, ExitWhileThreadsCallTheRuntime) {
   in_fresh_process([&] {
     for (int t = 0; t < 2; ++t) {
       std::thread([] {

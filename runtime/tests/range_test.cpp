@@ -9,14 +9,15 @@ using namespace support;
 
 namespace {
 
-// What the trace says of ranges and marks, in words: "+name", "-name", "!name".
+// Collects the trace records of ranges and marks: "+name" and "-name" for the begin and end of a range,
+// "!name" for a mark.
 class Listener {
  public:
   Listener() { EXPECT_OK(orTraceSubscribe(&Listener::callback, this)); }
   ~Listener() { EXPECT_OK(orTraceUnsubscribe()); }
-  std::vector<std::string> heard() {
+  std::vector<std::string> records() {
     std::lock_guard lock(mutex_);
-    return heard_;
+    return records_;
   }
 
  private:
@@ -26,20 +27,20 @@ class Listener {
     EXPECT_EQ(record->device, -1);
     if (record->phase == orTraceFinished) EXPECT_LE(record->start_ns, record->end_ns);
     if (record->kind == orTraceRange) {
-      self->heard_.push_back((record->phase == orTraceLaunched ? "+" : "-") + std::string(record->name));
+      self->records_.push_back((record->phase == orTraceLaunched ? "+" : "-") + std::string(record->name));
     } else if (record->phase == orTraceFinished) {
-      self->heard_.push_back("!" + std::string(record->name));
+      self->records_.push_back("!" + std::string(record->name));
     }
   }
   std::mutex mutex_;
-  std::vector<std::string> heard_;
+  std::vector<std::string> records_;
 };
 
-using Words = std::vector<std::string>;
+using Records = std::vector<std::string>;
 
 }  // namespace
 
-TEST(Range, NestsAndIsTold) {
+TEST(Range, NestedRangesAreTraced) {
   Listener listener;
   int depth = -1;
   std::string name = "outer";
@@ -52,10 +53,10 @@ TEST(Range, NestsAndIsTold) {
   ASSERT_OK(orTraceRangePop(&depth));
   EXPECT_EQ(depth, 1);
   ASSERT_OK(orTraceRangePop(nullptr));
-  EXPECT_EQ(listener.heard(), (Words{"+outer", "+inner", "!now", "-inner", "-outer"}));
+  EXPECT_EQ(listener.records(), (Records{"+outer", "+inner", "!now", "-inner", "-outer"}));
 }
 
-TEST(Range, DepthsAreRightWithoutASubscriber) {
+TEST(Range, DepthIsCorrectWithoutASubscriber) {
   int depth = -1;
   ASSERT_OK(orTraceRangePush("unseen", nullptr));
   {
@@ -65,22 +66,22 @@ TEST(Range, DepthsAreRightWithoutASubscriber) {
     ASSERT_OK(orTraceRangePop(&depth));
     ASSERT_OK(orTraceRangePop(&depth));
     EXPECT_EQ(depth, 0);
-    EXPECT_EQ(listener.heard(), (Words{"+seen", "-seen"}));
+    EXPECT_EQ(listener.records(), (Records{"+seen", "-seen"}));
   }
   EXPECT_FAILS(orErrorNotPermitted, orTraceRangePop(nullptr), "no open range");
 }
 
-TEST(Range, BelongsToItsThreadAndEndsWithIt) {
+TEST(Range, PushedRangesArePerThreadAndEndWithTheThread) {
   Listener listener;
   std::thread([] {
     EXPECT_OK(orTraceRangePush("left open", nullptr));
     EXPECT_OK(orTraceRangePush("this too", nullptr));
   }).join();
   EXPECT_FAILS(orErrorNotPermitted, orTraceRangePop(nullptr), "no open range");
-  EXPECT_EQ(listener.heard(), (Words{"+left open", "+this too", "-this too", "-left open"}));
+  EXPECT_EQ(listener.records(), (Records{"+left open", "+this too", "-this too", "-left open"}));
 }
 
-TEST(Range, StartedRangesEndAnywhereAndOnce) {
+TEST(Range, StartedRangesEndOnAnyThreadOnce) {
   Listener listener;
   uint64_t a = 0, b = 0;
   ASSERT_OK(orTraceRangeStart("a", &a));
@@ -89,10 +90,10 @@ TEST(Range, StartedRangesEndAnywhereAndOnce) {
   ASSERT_OK(orTraceRangeEnd(a));
   std::thread([&] { EXPECT_OK(orTraceRangeEnd(b)); }).join();
   EXPECT_FAILS(orErrorInvalidValue, orTraceRangeEnd(a), "no range with the id");
-  EXPECT_EQ(listener.heard(), (Words{"+a", "+b", "-a", "-b"}));
+  EXPECT_EQ(listener.records(), (Records{"+a", "+b", "-a", "-b"}));
 }
 
-TEST(Range, NamesAreNeeded) {
+TEST(Range, NullArgumentsAreRefused) {
   uint64_t id;
   EXPECT_FAILS(orErrorInvalidValue, orTraceRangePush(nullptr, nullptr), "name is NULL");
   EXPECT_FAILS(orErrorInvalidValue, orTraceRangeStart(nullptr, &id), "name is NULL");

@@ -67,7 +67,7 @@ TEST(Schedule, BlockingLaunchInsideAKernelIsQueued) {
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
-TEST(Schedule, BlockingFailuresWaitForASynchronization) {
+TEST(Schedule, BlockingReportsFailuresAtSynchronization) {
   Schedule schedule(orScheduleBlocking);
   Stream stream;
   EXPECT_OK(launch(stream, [] { return std::string("bad"); }));
@@ -76,7 +76,7 @@ TEST(Schedule, BlockingFailuresWaitForASynchronization) {
 
 namespace {
 
-// One kernel writes, another stream's kernel reads. True if the reader came too early.
+// A kernel writes, and a kernel on another stream reads. Returns whether the read came before the write.
 bool reads_too_early(bool synchronized) {
   Stream writer, reader;
   Event event;
@@ -87,7 +87,7 @@ bool reads_too_early(bool synchronized) {
     EXPECT_OK(orStreamWaitEvent(reader, event));
   }
   EXPECT_OK(launch(reader, [&] { seen.store(value.load()); }));
-  // Asking does not run the work, as waiting would: the schedule alone decides.
+  // A query, unlike a synchronization, does not run queued work, so the schedule alone decides the order.
   for (const Stream* stream : {&reader, &writer}) {
     while (orStreamQuery(*stream) == orErrorNotReady) std::this_thread::yield();
   }
@@ -96,7 +96,7 @@ bool reads_too_early(bool synchronized) {
 
 }  // namespace
 
-TEST(Schedule, AdversarialBringsOutMissingSynchronization) {
+TEST(Schedule, AdversarialExposesMissingSynchronization) {
   constexpr int kSeeds = 100;
   int early = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -107,7 +107,7 @@ TEST(Schedule, AdversarialBringsOutMissingSynchronization) {
   EXPECT_GT(early, kSeeds / 5);
 }
 
-TEST(Schedule, AdversarialKeepsTheOrderOfAStream) {
+TEST(Schedule, AdversarialKeepsStreamOrder) {
   Schedule schedule(orScheduleAdversarial, 11);
   std::vector<Stream> streams(6);
   std::vector<std::vector<int>> orders(6);
@@ -121,7 +121,7 @@ TEST(Schedule, AdversarialKeepsTheOrderOfAStream) {
   }
 }
 
-TEST(Schedule, AdversarialFinishesWithoutAHost) {
+TEST(Schedule, AdversarialMakesProgressWithoutSynchronization) {
   Schedule schedule(orScheduleAdversarial, 3);
   std::vector<Stream> streams(8);
   std::vector<Event> events(8);

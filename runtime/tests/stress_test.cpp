@@ -1,5 +1,5 @@
-// A random graph of work over threads, streams, devices and events, checked against the values that its order
-// demands. OPENREG_STRESS makes it longer: a factor.
+// Random work over threads, streams, devices and events. The results are compared with the values that stream
+// order and events imply. OPENREG_STRESS is a factor on the number of steps.
 #include "support.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 }
 
 // Operation k of a stream writes slot k once, from its slot k-1 and a slot of another stream that an event
-// makes safe to read. The slots are plain memory: a missing order is a data race.
+// makes safe to read. The slots are not atomic: a missing dependency is a data race.
 struct Node {
   uint64_t* out;
   const uint64_t* previous;
@@ -49,7 +49,7 @@ struct Lane {
   }
   int device;
   Stream stream;
-  std::mutex mutex;  // guards what follows: other threads wait for the event
+  std::mutex mutex;  // guards the members below; other threads wait on `event`
   Event event;
   int recorded = -1;  // the step that the event's latest record covers
   std::vector<uint64_t> expected;
@@ -120,7 +120,7 @@ class Stress : public ::testing::TestWithParam<orSchedule> {};
 
 }  // namespace
 
-TEST_P(Stress, RandomGraph) {
+TEST_P(Stress, RandomDependencies) {
   const char* factor = std::getenv("OPENREG_STRESS");
   const int steps = (kThreadSanitizer ? 60 : 300) * (factor ? std::max(1, std::atoi(factor)) : 1);
   Schedule schedule(GetParam(), 1234);

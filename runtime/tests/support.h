@@ -1,4 +1,4 @@
-// What the tests of the runtime share.
+// Helpers shared by the runtime tests.
 #pragma once
 
 #include <openreg/openreg.h>
@@ -26,12 +26,12 @@ inline constexpr bool kThreadSanitizer = false;
 #define EXPECT_OK(call) EXPECT_PRED_FORMAT1(::support::succeeded, (call))
 #define ASSERT_OK(call) ASSERT_PRED_FORMAT1(::support::succeeded, (call))
 
-// The call fails with the code, leaves words that contain `part`, and is this thread's last error.
+// Expects `call` to return `code` with a message that contains `part`, and to set this thread's last error.
 #define EXPECT_FAILS(code, call, part)                                            \
   do {                                                                            \
     EXPECT_EQ((call), code) << orGetLastErrorMessage();                           \
     EXPECT_NE(std::string(orGetLastErrorMessage()).find(part), std::string::npos) \
-        << "the words are: " << orGetLastErrorMessage();                          \
+        << "the message is: " << orGetLastErrorMessage();                         \
     EXPECT_EQ(orGetLastError(), code);                                            \
   } while (false)
 
@@ -43,7 +43,7 @@ inline ::testing::AssertionResult succeeded(const char* expression, orError_t er
          << expression << " returned " << orGetErrorName(error) << ": " << orGetLastErrorMessage();
 }
 
-/// Runs the function in a fresh process, in which nothing has used the runtime yet.
+/// Runs the function in a new process, in which the runtime is not initialized.
 template <typename Function>
 void in_fresh_process(Function function) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -57,7 +57,7 @@ void in_fresh_process(Function function) {
   GTEST_FLAG_SET(death_test_style, "fast");
 }
 
-/// A kernel in the words of the test: the function may fail by returning a non-empty reason.
+/// The body of a test kernel. It fails by returning a non-empty message.
 using Body = std::function<std::string()>;
 
 inline const orKernel& body_kernel() {
@@ -94,14 +94,14 @@ orError_t launch(orStream_t stream, Function function) {
 
 template <typename Function>
 orError_t run(orStream_t stream, Function function) {
-  // Without a release: a run that is refused would not call it.
+  // No release function: it is not called for a kernel that is not accepted.
   const orKernel kernel = {body_kernel().name, body_kernel().run, nullptr};
   const std::unique_ptr<Body> body(make_body(std::move(function)));
   Body* args = body.get();
   return orRunKernel(stream, &kernel, &args);
 }
 
-/// Holds a stream until it is opened.
+/// Blocks a kernel, and with it the stream, until it is opened.
 class Gate {
  public:
   void wait() const { open_.wait(false); }
@@ -178,7 +178,7 @@ T* kernel_view(void* pointer, int device = 0) {
   return reinterpret_cast<T*>(static_cast<char*>(pointer) + offset);
 }
 
-/// The schedule, for the length of a test.
+/// Sets the schedule and restores it at the end of the scope.
 class Schedule {
  public:
   explicit Schedule(orSchedule schedule, uint64_t seed = 0) {

@@ -41,7 +41,7 @@ class Tracer {
 
 }  // namespace
 
-TEST(Trace, EveryLaunchIsToldTwice) {
+TEST(Trace, EveryLaunchHasLaunchedAndFinishedRecords) {
   Tracer tracer;
   Stream a, b;
   void* memory = allocate(4096);
@@ -100,7 +100,7 @@ TEST(Trace, EveryLaunchIsToldTwice) {
   EXPECT_OK(orFree(memory));
 }
 
-TEST(Trace, FinishesComeAfterUnsubscribing) {
+TEST(Trace, FinishedRecordsArriveAfterUnsubscribe) {
   Stream stream;
   Gate gate;
   Tracer tracer;
@@ -114,7 +114,7 @@ TEST(Trace, FinishesComeAfterUnsubscribing) {
   EXPECT_EQ(tracer.records(orTraceFinished).size(), 2u);
 }
 
-TEST(Trace, FailedAndDroppedWorkIsTold) {
+TEST(Trace, FailedAndDroppedWorkIsTraced) {
   Stream stream;
   Tracer tracer;
   ASSERT_OK(launch(stream, [] { return std::string("bad"); }));
@@ -128,7 +128,7 @@ TEST(Trace, FailedAndDroppedWorkIsTold) {
   EXPECT_EQ(finished[1].start_ns, finished[1].end_ns);
 }
 
-TEST(Trace, OneSubscriber) {
+TEST(Trace, OnlyOneSubscriberIsAllowed) {
   Tracer tracer;
   EXPECT_FAILS(orErrorNotPermitted, orTraceSubscribe([](const orTraceRecord*, void*) {}, nullptr),
                "only one");
@@ -139,8 +139,8 @@ TEST(Trace, OneSubscriber) {
   EXPECT_OK(orTraceUnsubscribe());
 }
 
-// The call that launches is told with times of its own, which contain those of work that it waited for.
-TEST(Trace, ReturnsAreToldOnTheLaunchingThread) {
+// A record of orTraceReturned has the times of the API call, which include work that the call waited for.
+TEST(Trace, ReturnedRecordsHaveTheTimesOfTheApiCall) {
   Stream stream;
   Gate gate;
   Tracer tracer;

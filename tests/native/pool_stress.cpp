@@ -1,8 +1,8 @@
-// A pool under stress: allocations and frees of mixed sizes from several threads, checked byte by byte at the
-// ends of each block, then every statistic and the device's own account. Run by `make stress`, and under the
-// thread sanitizer by `make stress-tsan`.
+// Stress test of the pool: several threads allocate and free blocks of mixed sizes. Checks the first and last
+// bytes of each block, then all statistics and the free memory of the device. Run by `make stress`, and under
+// the thread sanitizer by `make stress-tsan`.
 //
-//   pool_stress [allocations in total, 10000000] [threads, 8] [streams, 1 or 8]
+//   pool_stress [total allocations = 10000000] [threads = 8] [streams = 1]
 #include "device/device.h"
 #include "memory/pool/pool.h"
 #include "stream/stream.h"
@@ -17,11 +17,6 @@
 #include <random>
 #include <thread>
 
-// The pool asks for memory that other processes have let go of; here nothing is shared.
-namespace openreg {
-void collect_shared() {}
-}  // namespace openreg
-
 namespace {
 
 using openreg::Block;
@@ -29,7 +24,7 @@ using openreg::Pool;
 
 constexpr size_t kKiB = 1024;
 constexpr size_t kMiB = 1024 * kKiB;
-constexpr size_t kLiveBytes = 256 * kMiB;  // of each thread, about
+constexpr size_t kLiveBytes = 256 * kMiB;  // per thread, approximately
 
 char* bytes_of(const Block* block) {
   static const ptrdiff_t offset = [] {
@@ -40,7 +35,7 @@ char* bytes_of(const Block* block) {
   return static_cast<char*>(block->ptr) + offset;
 }
 
-// Blocks that one thread hands to another, which frees them.
+// Blocks that one thread passes to another, which frees them.
 class Mailbox {
  public:
   void put(Block* block) {
@@ -67,24 +62,24 @@ class Worker {
 
   void work(size_t allocations) {
     for (size_t i = 0; i < allocations; ++i) {
-      hold(pool_.allocate(size(), stream_));
+      keep(pool_.allocate(size(), stream_));
       while (bytes_ > kLiveBytes || below(100) < 45) {
-        if (held_.empty()) {
+        if (live_.empty()) {
           break;
         }
-        let_go(below(held_.size()));
+        drop(below(live_.size()));
       }
       if (i % 64 == 0) {
         for (Block* block : mailbox_.take()) {
-          release(block);
+          check_and_free(block);
         }
       }
       if (i % 100'000 == 99'999) {
         pool_.empty_cache();
       }
     }
-    while (!held_.empty()) {
-      let_go(held_.size() - 1);
+    while (!live_.empty()) {
+      drop(live_.size() - 1);
     }
   }
 
@@ -99,7 +94,7 @@ class Worker {
     return 10 * kMiB + below(6 * kMiB);
   }
 
-  // The block's own address at both ends: a block that overlaps another would not find its own.
+  // Writes the address of the Block to both ends of its memory, to detect overlapping blocks.
   static void write_ends(Block* block) {
     char* bytes = bytes_of(block);
     std::memcpy(bytes, &block, sizeof(block));
@@ -107,29 +102,30 @@ class Worker {
   }
   static void check_ends(Block* block) {
     const char* bytes = bytes_of(block);
-    TORCH_CHECK(std::memcmp(bytes, &block, sizeof(block)) == 0, "the begin of a block was overwritten");
+    TORCH_CHECK(std::memcmp(bytes, &block, sizeof(block)) == 0,
+                "the first bytes of a block were overwritten");
     TORCH_CHECK(std::memcmp(bytes + block->size - sizeof(block), &block, sizeof(block)) == 0,
-                "the end of a block was overwritten");
+                "the last bytes of a block were overwritten");
   }
 
-  void hold(Block* block) {
+  void keep(Block* block) {
     write_ends(block);
     bytes_ += block->size;
-    held_.push_back(block);
+    live_.push_back(block);
   }
 
-  void let_go(size_t index) {
-    Block* block = std::exchange(held_[index], held_.back());
-    held_.pop_back();
+  void drop(size_t index) {
+    Block* block = std::exchange(live_[index], live_.back());
+    live_.pop_back();
     bytes_ -= block->size;
     if (below(20) == 0) {
       mailbox_.put(block);
     } else {
-      release(block);
+      check_and_free(block);
     }
   }
 
-  void release(Block* block) {
+  void check_and_free(Block* block) {
     check_ends(block);
     if (below(50) == 0) {
       pool_.record_stream(block, c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, 0),
@@ -142,7 +138,7 @@ class Worker {
   Mailbox& mailbox_;
   std::mt19937 random_;
   const c10::StreamId stream_;
-  std::vector<Block*> held_;
+  std::vector<Block*> live_;
   size_t bytes_ = 0;
 };
 
@@ -186,20 +182,21 @@ void run(size_t allocations, int threads, int streams) {
       live / kMiB, reserved / kMiB, reserved / live);
   for (const openreg::StatArray* stat :
        {&stats.allocation, &stats.active, &stats.segment, &stats.inactive_split}) {
-    TORCH_CHECK(total(*stat, &Stat::current) == 0, "something was not given back");
+    TORCH_CHECK(total(*stat, &Stat::current) == 0, "an allocation, segment or split block was leaked");
   }
   for (const openreg::StatArray* stat : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
                                          &stats.inactive_split_bytes, &stats.requested_bytes}) {
-    TORCH_CHECK(total(*stat, &Stat::current) == 0, "some bytes were lost");
-    TORCH_CHECK(total(*stat, &Stat::allocated) == total(*stat, &Stat::freed), "some bytes were lost");
+    TORCH_CHECK(total(*stat, &Stat::current) == 0, "bytes are in use after all blocks were freed");
+    TORCH_CHECK(total(*stat, &Stat::allocated) == total(*stat, &Stat::freed),
+                "allocated and freed bytes differ");
   }
   size_t free = 0;
   size_t all = 0;
-  TORCH_CHECK(orMemGetInfo(&free, &all) == orSuccess && free == all, "the device misses some bytes");
+  TORCH_CHECK(orMemGetInfo(&free, &all) == orSuccess && free == all, "device memory was leaked");
   TORCH_CHECK(stats.num_ooms == 0, "out of memory");
-  // Streams do not share what they have freed, so with more of them more is reserved, as on CUDA.
+  // Streams do not share free blocks, so more streams reserve more memory, as on CUDA.
   TORCH_CHECK(streams > 1 || allocations < 1'000'000 || reserved <= 1.3 * live,
-              "more than 1.3 times of what was in use was reserved");
+              "the reserved peak is more than 1.3 times the requested peak");
 }
 
 }  // namespace

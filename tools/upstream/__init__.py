@@ -1,5 +1,5 @@
-"""Runs PyTorch's own tests on the device; see docs/upstream.md for the results.
+"""Runs PyTorch's tests on the device; see docs/upstream.md for the results.
 
-`suite` names the files, `worker` runs some tests of one file in a process of its own, `runner` starts workers and
-survives their crashes, `expected` holds the failures with a known reason, `report` writes the table.
+`suite` lists the files, `worker` runs tests of one file in a separate process, `runner` starts workers and restarts
+them after a crash, `expected` has the failures with a known reason, `report` writes the table.
 """

@@ -1,12 +1,12 @@
-"""Runs PyTorch's tests on the device and judges the failures.
+"""Runs PyTorch's tests on the device and compares the failures with the expected ones.
 
     python -m upstream CHECKOUT                 every test
-    python -m upstream CHECKOUT --short         a fixed sample of each file, some minutes
+    python -m upstream CHECKOUT --short         a fixed sample of each file; takes minutes
     python -m upstream CHECKOUT --shard 2/5     the second of five parts
     python -m upstream CHECKOUT test_nn.py      one file
 
-CHECKOUT is a PyTorch source folder with the version of the installed torch. The status is 1 if a test fails that
-no reason is known for, or if an expected failure passes.
+CHECKOUT is a PyTorch source folder of the same version as the installed torch. The exit status is 1 if a test fails
+without a known reason, or if an expected failure passes.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ SAMPLE = 30
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upstream", description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a PyTorch source folder")
-    parser.add_argument("files", nargs="*", help="test files, relative to its test folder; all of the suite")
+    parser.add_argument(
+        "files", nargs="*", help="test files, relative to the test folder; default: the whole suite"
+    )
     parser.add_argument("--short", action="store_true", help=f"a fixed sample of {SAMPLE} tests of each file")
     parser.add_argument("--shard", type=parse_shard, default=(0, 1), metavar="I/N", help="part I of N")
     parser.add_argument("--match", default="", help="only tests whose ids match this glob pattern")
-    parser.add_argument("--jobs", type=int, default=1, help="files at a time")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one test; 300")
-    parser.add_argument("--resume", action="store_true", help="keep the results that are there")
+    parser.add_argument("--jobs", type=int, default=1, help="number of files to run in parallel")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="timeout of one test in seconds; default: 300"
+    )
+    parser.add_argument("--resume", action="store_true", help="keep existing results and run the other tests")
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "upstream")
     parser.add_argument("--expected", type=Path, default=REPOSITORY / "tests/upstream/expected_failures.toml")
     parser.add_argument("--page", type=Path, help="write the table of results to this file")
-    parser.add_argument("--judge", action="store_true", help="run nothing; judge the results that are there")
+    parser.add_argument("--judge", action="store_true", help="run nothing; only compare existing results")
     return parser.parse_args()
 
 
@@ -100,7 +104,7 @@ def show(failures: list[Result], passes: list[str], console: Console) -> None:
 
 def main() -> int:
     given = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: workers end with the run
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, so that workers are killed
     shard, shards = given.shard
     selection = Selection(SAMPLE if given.short else 0, shard, shards, given.match)
     expected = Expected.load(given.expected)

@@ -1,4 +1,4 @@
-"""Makes PyTorch's test machinery treat the device as it treats CUDA. Call before a test file is imported."""
+"""Patches PyTorch's test utilities to treat the device like CUDA. Call before a test file is imported."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ONLY_FOR = "PYTORCH_TESTING_DEVICE_ONLY_FOR"
 
 
 def with_device(devices: str | Iterable[str], name: str) -> list[str]:
-    """A list of device types; if CUDA is in it, so is the device."""
+    """The list of device types, with the device added if it contains CUDA."""
     listed = [devices] if isinstance(devices, str) else list(devices)
     return [*listed, name] if "cuda" in listed and name not in listed else listed
 
 
 def run_on_device() -> None:
-    """Generic tests run on the device only; what is marked as CUDA's runs as well.
+    """Runs device-generic tests on the device only, including tests that are marked as CUDA-only.
 
-    `bypass_device_restrictions` would also admit what is marked as the CPU's or MPS's, which is about their own
-    kernels and backends. So the lists of device types are extended, and nothing is bypassed.
+    `bypass_device_restrictions` would also run tests that are marked as CPU-only or MPS-only, which test the kernels
+    of these devices. So the lists of device types are extended instead.
     """
     os.environ[ONLY_FOR] = "privateuse1"
     os.environ["PYTORCH_PRINT_REPRO_ON_FAILURE"] = "0"
@@ -28,40 +28,41 @@ def run_on_device() -> None:
     from torch.testing._internal import common_device_type
 
     name = torch._C._get_privateuse1_backend_name()
-    # Names the device at once: otherwise the first class of a file is named after the key, the others after it.
+    # Sets the device name now. Otherwise the first test class of a file is named after PrivateUse1, and only the
+    # others after the device.
     common_device_type.PrivateUse1TestBase.setUpClass()
 
     only_on = common_device_type.onlyOn
     mark = only_on.__call__
 
     @functools.wraps(mark)
-    def admit(self: Any, function: Any) -> Any:
+    def patched_call(self: Any, function: Any) -> Any:
         self.device_type = with_device(self.device_type, name)
         return mark(self, function)
 
-    only_on.__call__ = admit
+    only_on.__call__ = patched_call
 
     bases = common_device_type.get_desired_device_type_test_bases
 
     @functools.wraps(bases)
-    def admitted_bases(
+    def patched_bases(
         except_for: Any = None, only_for: Collection[str] | str | None = None, *args: Any, **kwargs: Any
     ) -> list[Any]:
         return bases(
             except_for, with_device(only_for, "privateuse1") if only_for else only_for, *args, **kwargs
         )
 
-    common_device_type.get_desired_device_type_test_bases = admitted_bases
+    common_device_type.get_desired_device_type_test_bases = patched_bases
 
 
 def pretend_to_be_cuda() -> None:
-    """For translated files: the conditions under which CUDA's tests run hold for the device."""
+    """For translated files: sets the conditions of CUDA tests, such as TEST_CUDA, for the device."""
     import torch
     from torch.testing._internal import common_cuda, common_utils
 
-    # These policies look for leaks in, and change the streams of, torch.cuda itself.
+    # These policies check torch.cuda for leaks and change its streams.
     common_utils.TestCase.wrap_with_cuda_policy = lambda *_: None
-    # The clock of `_sleep` runs at 1 GHz; PyTorch would measure it with events of torch.cuda.
+    # The cycles of `_sleep` are 1 ns; PyTorch would measure them with torch.cuda events.
     common_utils.get_cycles_per_ms = lambda: 1e6
     device = torch.get_device_module(torch._C._get_privateuse1_backend_name())
     several = device.device_count() > 1

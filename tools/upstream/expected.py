@@ -1,11 +1,11 @@
 """Failures with a known reason, read from a TOML file.
 
 [[failure]]
-whose = "ours"              # or "pytorch", or "meaningless": the test asks for what this device cannot have
+whose = "ours"              # or "pytorch", or "meaningless": the test requires a feature that this device cannot have
 reason = "One sentence."
 tests = ["test_a.py::TestA::test_b_*"]
-run = false                 # optional: crashes or hangs, and is counted as failed without running
-always = false              # optional: sometimes passes
+run = false                 # optional: not run, because it crashes or hangs; counts as failed
+always = false              # optional: passes sometimes
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def matches(test: str, pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """Tests that fail for one reason."""
+    """Tests that fail for the same reason."""
 
     whose: str
     reason: str
@@ -51,7 +51,7 @@ class Expected:
 
     @staticmethod
     def load(path: Path) -> Expected:
-        """Raises ValueError if an entry lacks its reason or its owner, or if an id occurs twice."""
+        """Raises ValueError if an entry has no tests, reason or owner, or if a test is listed twice."""
         groups: list[Group] = []
         seen: set[str] = set()
         for entry in tomllib.loads(path.read_text()).get("failure", []):
@@ -71,7 +71,7 @@ class Expected:
         ]
 
     def find(self, test: str) -> Group | None:
-        """The group of a test. An id goes before a pattern, an earlier pattern before a later one."""
+        """The group of a test. Exact ids take precedence over patterns, earlier patterns over later ones."""
         if group := self._exact.get(test):
             return group
         return next((group for pattern, group in self._patterns if fnmatchcase(test, pattern)), None)
@@ -84,7 +84,7 @@ class Expected:
 @dataclass(frozen=True)
 class Verdict:
     new_failures: list[Result]
-    passes: list[str]  # ids and patterns that should fail and did not
+    passes: list[str]  # ids and patterns that are expected to fail and did not
 
     @property
     def good(self) -> bool:
@@ -94,8 +94,8 @@ class Verdict:
 def judge(results: Iterable[Result], expected: Expected, complete: frozenset[str]) -> Verdict:
     """Compares results with the expected failures. `complete` names the files of which every test ran.
 
-    An id that is listed must fail wherever it ran; a pattern must match a failure of each complete run. An entry
-    of a complete file that matches no test is reported as a pass, so that the list has no dead entries.
+    A listed id must fail if it ran; a pattern must match at least one failure of a complete file. An entry of a
+    complete file that matches no test is reported as a pass, so that the list has no stale entries.
     """
     results = list(results)
     failed = {result.test for result in results if result.failed}

@@ -1,4 +1,4 @@
-"""Writes docs/upstream.md from the results of runs."""
+"""Writes docs/upstream.md from the stored results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEAD = """\
 
 Made by `make test-upstream` with torch {version}; do not edit. {scope}
 
-The device-generic files run on the device alone, including what is marked as CUDA's; `test_cuda.py` and
-`test_cuda_multigpu.py` run with `cuda` replaced by the device's name. A test that PyTorch expects to fail and that fails
-counts as passed. Failures have a reason in `tests/upstream/expected_failures.toml`:
+Device-generic test files run on the device only, including tests that are marked as CUDA-only. `test_cuda.py` and
+`test_cuda_multigpu.py` run with `cuda` replaced by the name of the device. A test that PyTorch marks as an expected
+failure and that fails counts as passed. The reasons of failures are in `tests/upstream/expected_failures.toml`:
 
-- *ours*: a defect or a gap of the device;
-- *pytorch*: PyTorch or its test treats devices out of its tree differently, or the test fails on any CPU kernel;
-- *meaningless*: the test asks for what this device cannot have, such as a compiler for CUDA's C++.
+- *ours*: a defect or a missing feature of the device;
+- *pytorch*: PyTorch or the test handles out-of-tree devices differently, or the test fails with any CPU kernel;
+- *meaningless*: the test requires a feature that this device cannot have, such as a compiler for CUDA C++.
 
 | file | passed | ours | pytorch | meaningless | no reason yet | skipped |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -28,7 +28,7 @@ counts as passed. Failures have a reason in `tests/upstream/expected_failures.to
 
 
 def counts(results: Iterable[Result], expected: Expected) -> Counter[str]:
-    """How many tests passed, were skipped, or failed, by whose the failure is ("" without a reason)."""
+    """The number of tests that passed, were skipped, or failed, by owner of the failure ("" without a reason)."""
     found: Counter[str] = Counter()
     for result in results:
         group = expected.find(result.test) if result.failed else None
@@ -42,7 +42,7 @@ def row(name: str, found: Counter[str]) -> str:
 
 
 def reasons(results: list[Result], expected: Expected) -> str:
-    """Every reason that applied, by owner, with the number of tests."""
+    """The reasons of the failures, by owner, with the number of tests."""
     found: Counter[int] = Counter()
     for result in results:
         if result.failed and (group := expected.find(result.test)):

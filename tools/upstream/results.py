@@ -1,4 +1,4 @@
-"""The result of one test, and the file of JSON lines that keeps the results of one test file."""
+"""The result of one test, and the JSON Lines file with the results of one test file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Result:
 
 
 class Store:
-    """Results by test id. Each is on the disk before the next test starts, so that a run can be resumed.
+    """Results by test id. Each result is written to disk before the next test starts, so that a run can be resumed.
 
-    The last result of a test counts. One thread at a time.
+    The last result of a test counts. Not thread safe.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Store:
             out.write(json.dumps(asdict(result)) + "\n")
 
     def discard(self, test: str) -> None:
-        """Forgets a result, if there is one."""
+        """Removes the result of a test, if there is one."""
         if self._results.pop(test, None):
             kept = list(self)
             self.clear()

@@ -1,4 +1,4 @@
-"""Runs one test file in worker processes. A crash or a hang costs one test: a new worker goes on with the others."""
+"""Runs one test file in worker processes. After a crash or a hang, a new worker continues with the next test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from upstream.translate import translate_file
 from upstream.worker import POISONED, Spec
 
 TOOLS = Path(__file__).resolve().parent.parent
-# Importing a file and generating its tests; the largest has a hundred thousand.
+# Seconds to import a file and generate its tests; the largest file has a hundred thousand.
 COLLECTION_LIMIT = 900.0
-# A worker that dies this many times in a row before its first test is given up.
-FRUITLESS_WORKERS = 3
+# The run of a file ends after this many workers in a row that produce no result.
+MAX_WORKERS_WITHOUT_RESULT = 3
 
 
-# Set when the run is interrupted: workers are killed, and their tests get no result.
+# Set when the run is interrupted: workers are killed, and their current tests have no result.
 stopping = threading.Event()
 
 
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass
 class Progress:
-    """How far a file is. Given to a callback after every event."""
+    """Progress of one file. Passed to a callback after every event."""
 
     selected: int = 0
     done: int = 0
@@ -55,7 +55,7 @@ class Progress:
 
 
 class Worker:
-    """One worker process and the events that it sends. Kills what is left of its process group on exit."""
+    """One worker process and the events that it sends. Kills its process group on exit."""
 
     def __init__(self, spec: Spec, tests: Path, log: Path, environment: dict[str, str]) -> None:
         self._read, write = os.pipe()
@@ -90,9 +90,9 @@ class Worker:
             os.killpg(self.process.pid, number)
 
     def events(self, limit: Callable[[], float]) -> Iterator[dict]:
-        """Yields events until the worker ends. Raises TimeoutError if none comes for `limit()` seconds.
+        """Yields events until the worker exits. Raises TimeoutError if there is no event for `limit()` seconds.
 
-        A child of a test may outlive the worker and hold the pipe open, so the end is the worker's, not the pipe's.
+        A child of a test may outlive the worker and keep the pipe open, so end of file is not used to detect the exit.
         """
         last = time.monotonic()
         while True:
@@ -106,25 +106,25 @@ class Worker:
                     yield json.loads(line)
             elif ended:
                 return
-            elif ready:  # the pipe is closed; the process is about to end
+            elif ready:  # end of file; the process is about to exit
                 time.sleep(0.05)
             if stopping.is_set():
                 return
             if time.monotonic() - last > limit():
-                # The fault handler writes the stacks to the log.
+                # On SIGABRT, faulthandler writes the stacks to the log.
                 self._signal(signal.SIGABRT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(10)
                 raise TimeoutError
 
     def ending(self) -> str:
-        """How the process ended, in words."""
+        """Describes how the process ended."""
         code = self.process.wait()
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
-def last_words(log: Path, start: int, length: int = 2000) -> str:
-    """What the fault handler wrote since the position `start`, innermost call first, or the end of the log."""
+def fault_message(log: Path, start: int, length: int = 2000) -> str:
+    """The stacks that faulthandler wrote after the position `start`, innermost call first, or the end of the log."""
     with log.open("rb") as file:
         file.seek(max(start, log.stat().st_size - 100 * length))
         text = file.read().decode(errors="replace")
@@ -133,7 +133,7 @@ def last_words(log: Path, start: int, length: int = 2000) -> str:
 
 
 class FileRun:
-    """The run of one file. One thread."""
+    """The run of one file. Not thread safe."""
 
     def __init__(
         self, file: TestFile, options: Options, store: Store, report: Callable[[Progress], None]
@@ -154,15 +154,15 @@ class FileRun:
         if self._file.translated:
             root = self._options.build / "translated"
             translate_file(self._options.tests / self._file.name, root / self._file.name)
-        fruitless = 0
-        while fruitless < FRUITLESS_WORKERS:
+        without_result = 0
+        while without_result < MAX_WORKERS_WITHOUT_RESULT:
             before = len(self._store)
             if self._run_worker(root):
                 return
-            fruitless = 0 if len(self._store) > before else fruitless + 1
+            without_result = 0 if len(self._store) > before else without_result + 1
 
     def _run_worker(self, root: Path) -> bool:
-        """Runs the tests that have no result. Returns whether there is nothing left to run."""
+        """Runs the tests without a result. Returns whether the file is done."""
         spec = Spec(
             file=str(root / self._file.name),
             root=str(root),
@@ -182,7 +182,7 @@ class FileRun:
                     self._handle(event)
             except TimeoutError:
                 self._lost(
-                    "hung", f"no result after {self._options.limit:.0f} s\n{last_words(self._log, start)}"
+                    "hung", f"no result after {self._options.limit:.0f} s\n{fault_message(self._log, start)}"
                 )
                 return False
             if stopping.is_set():
@@ -194,14 +194,14 @@ class FileRun:
                 return False
             if self._current is None and self._broken():
                 return True
-        self._lost("crashed", f"{ending}\n{last_words(self._log, start)}")
+        self._lost("crashed", f"{ending}\n{fault_message(self._log, start)}")
         return False
 
     def _broken(self) -> bool:
         return any(result.test == self._file.name for result in self._store)
 
     def _lost(self, outcome: str, message: str) -> None:
-        """The worker is gone. Blames the test that ran, or the file if none did."""
+        """Records a worker that died, as a failure of the current test, or of the file if no test was running."""
         self._finish(Result(self._current or self._file.name, outcome, 0.0, message))
 
     def _finish(self, result: Result) -> None:
@@ -215,7 +215,7 @@ class FileRun:
         kind = event.pop("event")
         if kind == "selected":
             self._collected = True
-            if event["count"]:  # an earlier worker ended before its first test
+            if event["count"]:  # left by a worker that ended before its first test
                 self._store.discard(self._file.name)
             self._progress.selected = event["count"]
             known = set(self._store.tests())

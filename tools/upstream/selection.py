@@ -1,4 +1,4 @@
-"""Which tests of a file run: all, a fixed sample, a shard, or those that match a pattern."""
+"""Selects the tests of a file: all, a fixed sample, a shard, or those that match a pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 
 def rank(test: str) -> int:
-    """A number that depends on the test id alone: samples and shards are the same on every machine."""
+    """A hash of the test id, so that samples and shards are the same on every machine."""
     return int.from_bytes(hashlib.sha256(test.encode()).digest()[:8], "big")
 
 

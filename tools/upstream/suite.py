@@ -1,11 +1,11 @@
-"""Which of PyTorch's test files run. Paths are relative to the `test` folder of a checkout."""
+"""Lists the test files of PyTorch that run. Paths are relative to the `test` folder of a checkout."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-# Files, and folders whose test files all run.
+# Files, and folders of which all test files run.
 GENERIC = (
     "test_accelerator",
     "test_autocast",
@@ -50,7 +50,7 @@ GENERIC = (
     "profiler",
 )
 
-# Tests of CUDA itself. They run after `translate` has replaced the names.
+# Tests of torch.cuda. They run after `translate` has replaced the names.
 TRANSLATED = ("test_cuda", "test_cuda_multigpu")
 
 
@@ -61,7 +61,7 @@ class TestFile:
 
 
 def test_files(tests: Path) -> list[TestFile]:
-    """The files of the suite that this checkout has."""
+    """The files of the suite that exist in this checkout."""
     found: list[TestFile] = []
     for entry in GENERIC:
         if (tests / entry).is_dir():

@@ -1,7 +1,7 @@
-"""Translates a test file of CUDA into one of the device, by replacing names. The result goes into the build folder.
+"""Translates a CUDA test file into a test file for the device by replacing names. The result is in the build folder.
 
-What a program would spell `cuda` is replaced, in code, strings and comments alike, since tests run programs that they
-hold in strings. Names of libraries, and modules that exist for CUDA alone, stay.
+Names are replaced in code, strings and comments, because some tests run programs that are string literals. Names of
+libraries and of modules that exist only for CUDA are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-# Modules without a counterpart on the device, libraries, and files.
+# Modules without an equivalent on the device, libraries and file names.
 KEPT = (
     r"torch\.backends\.cuda\b",
     r"torch\.version\.cuda\b",
@@ -21,7 +21,7 @@ KEPT = (
     r"\blibcuda\b",
 )
 
-# Names that differ in more than the device. A name here is replaced wherever it is a whole word.
+# Replacements. A name is replaced wherever it is a whole word.
 RENAMED = {
     "CUDAGraph": "{graph}",
     "PYTORCH_CUDA_ALLOC_CONF": "{upper}_ALLOC_CONF",
@@ -34,7 +34,7 @@ RENAMED = {
 
 
 def translate(source: str, name: str, graph: str) -> str:
-    """The source with CUDA's names replaced by those of the device `name`, whose class of graphs is `graph`."""
+    """The source with the names of CUDA replaced by those of the device `name`, whose graph class is `graph`."""
     renamed = {old: new.format(name=name, upper=name.upper(), graph=graph) for old, new in RENAMED.items()}
     pattern = re.compile("|".join([*KEPT, *(rf"\b{old}\b" for old in renamed)]))
     return pattern.sub(lambda found: renamed.get(found.group(), found.group()), source)

@@ -1,4 +1,4 @@
-"""Runs selected tests of one file under pytest and streams the results as JSON lines. A process of its own.
+"""Runs selected tests of one file with pytest and writes the results as JSON lines. Runs in a separate process.
 
 python -m upstream.worker SPEC     where SPEC is a file with a `Spec` in JSON
 """
@@ -21,10 +21,10 @@ from upstream.expected import matches
 from upstream.results import Result
 from upstream.selection import Selection
 
-POISONED = 86  # the exit status of a worker whose device does not work any more
+POISONED = 86  # exit status of a worker whose device no longer works
 MESSAGE_LENGTH = 2000
 
-# How PyTorch refuses torch.cuda without CUDA.
+# Error messages of torch.cuda in a PyTorch build without CUDA.
 NO_CUDA = (
     "Torch not compiled with CUDA enabled",
     "requires CUDA support",
@@ -38,7 +38,7 @@ NO_CUDA = (
 
 @dataclass(frozen=True)
 class Spec:
-    file: str  # the path to import
+    file: str  # the path of the test file
     root: str  # test ids are relative to it
     translated: bool
     events: int  # the file descriptor to write to
@@ -48,7 +48,7 @@ class Spec:
 
 
 class Stream:
-    """Writes events as lines of JSON. Silent in children made by fork."""
+    """Writes events as lines of JSON. Writes nothing in forked children."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -61,7 +61,7 @@ class Stream:
 
 
 def message_of(report: pytest.TestReport) -> str:
-    """The error with its place, or the reason of a skip."""
+    """The error with its location, or the reason of a skip."""
     where = report.longrepr
     if isinstance(where, tuple):
         return str(where[2]).removeprefix("Skipped: ")
@@ -72,15 +72,15 @@ def message_of(report: pytest.TestReport) -> str:
 
 
 def calls_cuda(message: str) -> bool:
-    """Whether a test failed because it calls torch.cuda itself, and so says nothing about the device."""
-    return any(words in message for words in NO_CUDA)
+    """Whether a test failed because it calls torch.cuda, which is no failure of the device."""
+    return any(part in message for part in NO_CUDA)
 
 
 def is_poisoned() -> bool:
-    """Whether the device refuses work, so that every further test would fail."""
+    """Whether the device no longer works, so that every following test would fail."""
     import torch
 
-    with contextlib.suppress(Exception):  # a late error of the test that failed is reported once
+    with contextlib.suppress(Exception):  # clears an asynchronous error of the failed test
         torch.accelerator.synchronize()
     try:
         return bool((torch.ones(1, device=torch.accelerator.current_accelerator()) + 1).item() != 2)
@@ -89,7 +89,7 @@ def is_poisoned() -> bool:
 
 
 class Plugin:
-    """Selects tests, and streams when one starts and how it ended."""
+    """Selects tests, and sends an event when a test starts and ends."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -120,7 +120,7 @@ class Plugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds += report.duration
         if report.failed:
-            if self._outcome[0] == "passed":  # of several subtests, the first
+            if self._outcome[0] == "passed":  # the first failure of several subtests counts
                 message = message_of(report)
                 skipped = calls_cuda(message) and not self._spec.translated
                 self._outcome = ("skipped" if skipped else "failed", message)
@@ -166,7 +166,7 @@ def main(path: str) -> int:
     )
     sys.stdout.flush()
     sys.stderr.flush()
-    # Every result is out. Threads that tests left behind must not keep the process.
+    # All results are written. os._exit does not wait for threads that tests left running.
     os._exit(0 if status in (0, 1, 5) else int(status))
 
 
