@@ -34,8 +34,8 @@ def test_one_schedule_object_serves_twice(before):
 
 def test_schedules_that_do_not_exist_are_refused(before):
     for name, seed, words in [
-        ("later", 0, "there is no schedule 'later'"),
-        ("adversarial", -1, "seed is -1"),
+        ("later", 0, "invalid schedule 'later'"),
+        ("adversarial", -1, "invalid seed -1"),
     ]:
         with pytest.raises(ValueError, match=words):
             openreg.set_schedule(name, seed)

@@ -170,13 +170,13 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path):
     for content, words in [
         ("{", "is not JSON"),
         ("{}", "has no traceEvents"),
-        ('{"traceEvents": []}', "nothing to draw"),
+        ('{"traceEvents": []}', "no event with a duration"),
     ]:
         path.write_text(content)
         with pytest.raises(TraceError, match=words):
             read_timeline(path)
     done = python("-m", "torch_openreg", "timeline", str(path), code=1)
-    assert "nothing to draw" in done.stderr
+    assert "no event with a duration" in done.stderr
     done = python("-m", "torch_openreg", "timeline", str(tmp_path / "none.json"), code=1)
     assert "none.json" in done.stderr
 
@@ -290,7 +290,7 @@ def test_pointing_tells_and_a_click_keeps(drawn):
     )
     for text in (seen["told"], seen["kept"]):
         assert "aten::mm.out" in text
-        assert re.search(r"takes\s+20\.0 µs", text)
+        assert re.search(r"duration\s+20\.0 µs", text)
         assert re.search(r"operator\s+aten::mm", text)
         assert "[[8,4],[4,2]]" in text
     assert seen["hidden"] and seen["selected"]
