@@ -1,7 +1,7 @@
 """DLPack: exchange of tensors with other libraries, in stream order.
 
-torch 2.13 supports only streams of CUDA, and not this device's name: ``Tensor.__dlpack_device__`` compares the name with
-"privateuse1", ``Tensor.__dlpack__`` orders streams only for "cuda", and ``torch.from_dlpack`` passes its stream to the
+torch 2.13 supports only streams of CUDA, and not this device's name: ``Tensor.__dlpack_device__`` compares the name
+with "privateuse1", ``Tensor.__dlpack__`` orders streams only for "cuda", and ``torch.from_dlpack`` passes its stream to the
 producer only on CUDA. There is no hook for the three functions, so they are wrapped here; the wrappers call torch's own
 for other devices.
 

@@ -1,8 +1,8 @@
 """Graphs: the work of a stream, captured once and replayed without Python.
 
-``torch.accelerator.Graph`` is the graph itself; this module has the related functions of ``torch.cuda``. The memory that
-a capture allocates belongs to the graph's private pool; ``MemPool`` and ``use_mem_pool`` provide private pools outside
-of graphs.
+``torch.accelerator.Graph`` is the graph itself; this module has the related functions of ``torch.cuda``. The memory
+that a capture allocates belongs to the graph's private pool; ``MemPool`` and ``use_mem_pool`` provide private pools
+outside of graphs.
 """
 
 import contextlib
@@ -153,8 +153,8 @@ def make_graphed_callables(
     """Returns callables whose forward and backward are graphs, for training loops.
 
     ``sample_args`` has the shapes, dtypes and ``requires_grad`` of the real arguments, which are copied into it at each
-    call. With a tuple of callables, ``sample_args`` is a tuple of their arguments; they share one pool and must be called
-    in that order. A module is changed in place; if its training mode differs from that of the capture, it runs without
+    call. With a tuple of callables, ``sample_args`` is a tuple of their arguments; they share one pool and must be
+    called in that order. A module is changed in place; if its training mode differs from that of the capture, it runs without
     the graphs.
     """
     if torch.is_autocast_enabled(DEVICE_NAME) and torch.is_autocast_cache_enabled():

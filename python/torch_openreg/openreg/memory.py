@@ -1,7 +1,7 @@
 """Device and pinned memory: statistics, limits, settings, snapshots.
 
-Functions have the semantics of ``torch.cuda.memory``. Sizes are in bytes; ``device`` is an index, a device or, by default,
-the current device.
+Functions have the semantics of ``torch.cuda.memory``. Sizes are in bytes; ``device`` is an index, a device or, by
+default, the current device.
 """
 
 import contextlib
@@ -211,7 +211,7 @@ def get_allocator_backend() -> str:
 
 
 def _set_allocator_settings(env: str) -> None:
-    """Sets the allocator settings in the format of ``OPENREG_ALLOC_CONF``. Missing keys keep their environment value."""
+    """Sets allocator settings in the format of ``OPENREG_ALLOC_CONF``; other keys have their environment values."""
     _C.set_allocator_settings(env)
 
 

@@ -112,8 +112,8 @@ class assert_no_sync:
             raise AssertionError(f"{error}, {_place(trace)}") from error
         if error is None:
             raise AssertionError(
-                f"{DEVICE_NAME} was synchronized in an assert_no_sync block {waits - self._waits} time(s), the last time "
-                f"by '{operator}'; the error was caught inside the block"
+                f"{DEVICE_NAME} was synchronized in an assert_no_sync block {waits - self._waits} time(s), "
+                f"the last time by '{operator}'; the error was caught inside the block"
             )
 
 

@@ -1,7 +1,7 @@
 """Ranges as in ``torch.cuda.nvtx``, and the runtime's trace.
 
-``torch.profiler`` does not need this module: ``ProfilerActivity.PrivateUse1`` is the device. A range of this module is a
-``record_function`` range for ``torch.profiler``, and a range of the runtime's trace for its subscriber, such as
+``torch.profiler`` does not need this module: ``ProfilerActivity.PrivateUse1`` is the device. A range of this module is
+a ``record_function`` range for ``torch.profiler``, and a range of the runtime's trace for its subscriber, such as
 ``record``.
 """
 
@@ -119,8 +119,8 @@ class Record(NamedTuple):
 class record:
     """Records the runtime's trace in a ``with`` block; ``records`` has it afterwards, in the order of the calls.
 
-    The end of the block synchronizes all devices, so that launched work is complete. Only one can be active in a process,
-    and not together with ``torch.profiler`` on the device.
+    The end of the block synchronizes all devices, so that launched work is complete. Only one can be active in a
+    process, and not together with ``torch.profiler`` on the device.
     """
 
     records: list[Record]
