@@ -206,16 +206,16 @@ class _Part:
                 raise RuntimeError("the module has a buffer that requires gradients; make it a parameter")
             self.parameters = tuple(function.parameters())
         self.inputs = self.arguments + self.parameters
-        self.wanted = tuple(tensor for tensor in self.inputs if tensor.requires_grad)
+        self.differentiable_inputs = tuple(tensor for tensor in self.inputs if tensor.requires_grad)
         self.forward_graph = OpenRegGraph()
         self.backward_graph = OpenRegGraph()
 
     def gradients(self, outputs: list[torch.Tensor], grads: tuple[torch.Tensor, ...]) -> Any:
-        return torch.autograd.grad(outputs, self.wanted, grads, allow_unused=self.allow_unused)
+        return torch.autograd.grad(outputs, self.differentiable_inputs, grads, allow_unused=self.allow_unused)
 
     def warm_up(self) -> None:
         outputs = [o for o in pytree.tree_leaves(self.function(*self.sample)) if o.requires_grad]
-        if outputs and self.wanted:
+        if outputs and self.differentiable_inputs:
             self.gradients(outputs, tuple(torch.empty_like(output) for output in outputs))
 
     def capture_forward(self, pool: PoolHandle) -> None:
@@ -227,7 +227,7 @@ class _Part:
         self.grad_outputs = tuple(torch.empty_like(o) if o.requires_grad else None for o in self.outputs)
         self.grad_inputs: list[torch.Tensor | None] = [None] * len(self.inputs)
         outputs = [output for output in self.outputs if output.requires_grad]
-        if not outputs or not self.wanted:
+        if not outputs or not self.differentiable_inputs:
             return
         with graph(self.backward_graph, pool=pool):
             made = self.gradients(outputs, tuple(grad for grad in self.grad_outputs if grad is not None))
