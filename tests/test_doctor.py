@@ -45,7 +45,7 @@ def test_doctor_of_a_broken_installation(state: str, tmp_path: Path) -> None:
 def test_doctor_reports_a_crash_during_import(tmp_path: Path) -> None:
     package = copy_of_installed(tmp_path)
     (package / "openreg/__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    assert "died of SIGSEGV while importing torch" in doctor(1, path=[tmp_path])
+    assert "killed by SIGSEGV while importing torch" in doctor(1, path=[tmp_path])
 
 
 def test_without_torch(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def link(target: Path, *flags: str) -> Path:
 
 
 def test_doctor_detects_a_statically_linked_libstdcxx(tmp_path: Path) -> None:
-    """Such a library loads and works, until it formats an error message."""
+    """Such a library loads and works, until it formats a number."""
     link(copy_of_installed(tmp_path) / "lib/libopenreg.so", "-static-libstdc++")
     findings, _, remedies = doctor(1, path=[tmp_path]).partition("What to do:")
     found = [line for line in findings.splitlines() if "not linked with the shared libstdc++" in line]

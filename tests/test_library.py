@@ -63,7 +63,7 @@ def test_vmap():
     assert torch.equal(totals, values.t())
     torch.vmap(accumulate_, in_dims=(0, None), out_dims=None)(totals, values[:, 0])
     torch.testing.assert_close(totals, values.t() + values[:, 0])
-    with pytest.raises(RuntimeError, match="a total that has no batch"):
+    with pytest.raises(RuntimeError, match="an unbatched total"):
         torch.vmap(accumulate_, in_dims=(None, 0))(values[:, 0], totals)
 
 

@@ -171,7 +171,7 @@ def test_nothing_is_recorded_after_recording_ends():
 
 @pytest.mark.parametrize("wrong", [{"enabled": "some"}, {"context": "some"}, {"stacks": "cpp"}])
 def test_unknown_options_raise(wrong):
-    with pytest.raises(RuntimeError, match="use one of"):
+    with pytest.raises(RuntimeError, match="expected one of"):
         memory._record_memory_history(**wrong)
 
 

@@ -358,9 +358,9 @@ def test_fallback_blocks_nest_and_end_on_exception(a):
 
 
 def test_fallback_raises_for_unknown_responses_and_operators():
-    with pytest.raises(ValueError, match="there is no response 'no'"):
+    with pytest.raises(ValueError, match="invalid response 'no'"):
         openreg.fallback("no")
-    with pytest.raises(ValueError, match="there is no operator 'aten::fmo'"):
+    with pytest.raises(ValueError, match="unknown operator 'aten::fmo'"):
         openreg.fallback("error", allow=["aten::fmo"])
 
 

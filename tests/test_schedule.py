@@ -34,8 +34,8 @@ def test_schedule_object_can_be_entered_twice(before):
 
 def test_invalid_schedules_raise(before):
     for name, seed, message in [
-        ("later", 0, "there is no schedule 'later'"),
-        ("adversarial", -1, "seed is -1"),
+        ("later", 0, "invalid schedule 'later'"),
+        ("adversarial", -1, "invalid seed -1"),
     ]:
         with pytest.raises(ValueError, match=message):
             openreg.set_schedule(name, seed)

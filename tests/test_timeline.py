@@ -170,13 +170,13 @@ def test_invalid_traces_raise(tmp_path):
     for content, message in [
         ("{", "is not JSON"),
         ("{}", "has no traceEvents"),
-        ('{"traceEvents": []}', "nothing to draw"),
+        ('{"traceEvents": []}', "no event with a duration"),
     ]:
         path.write_text(content)
         with pytest.raises(TraceError, match=message):
             read_timeline(path)
     done = python("-m", "torch_openreg", "timeline", str(path), code=1)
-    assert "nothing to draw" in done.stderr
+    assert "no event with a duration" in done.stderr
     done = python("-m", "torch_openreg", "timeline", str(tmp_path / "none.json"), code=1)
     assert "none.json" in done.stderr
 
@@ -290,7 +290,7 @@ def test_tooltip_and_selection(drawn):
     )
     for text in (seen["tooltip"], seen["panel"]):
         assert "aten::mm.out" in text
-        assert re.search(r"takes\s+20\.0 µs", text)
+        assert re.search(r"duration\s+20\.0 µs", text)
         assert re.search(r"operator\s+aten::mm", text)
         assert "[[8,4],[4,2]]" in text
     assert seen["hidden"] and seen["selected"]

@@ -1,7 +1,7 @@
-"""The types of the extension module, in the order of bindings/*.cpp. tests/test_stubs.py compares the two.
+"""Type stubs of the extension module, in the order of bindings/*.cpp. tests/test_stubs.py compares the two.
 
-A device is an index; negative ones mean nothing special unless a function says so. pybind11 gives parameters
-no names, so all are positional. Streams, events and pointers are the integers that torch shows for them.
+A device is an index; a negative index is an error unless noted otherwise. The bindings do not name their parameters,
+so all are positional. Streams, events and pointers are integers as in torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def operator_records() -> dict[str, tuple[int, int, int, int, int, int, float]]:
 def reset_operator_records() -> None: ...
 def set_wait_response(response: int, /) -> None: ...
 def wait_response() -> int: ...
-def reported_waits() -> tuple[int, str]: ...  # how many, and the operator of the last
+def reported_waits() -> tuple[int, str]: ...  # count, and the operator of the last one
 def set_borrowed_response(response: int, allowed: Sequence[str], /) -> None: ...
 def borrowed_response() -> tuple[int, list[str]]: ...
 

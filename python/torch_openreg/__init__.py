@@ -1,7 +1,7 @@
-"""A PyTorch device that lives outside PyTorch's tree. ``import torch`` finds it; see docs/guide/autoload.md.
+"""An out-of-tree PyTorch device. ``import torch`` loads it; see docs/guide/autoload.md.
 
-Importing this package never raises for want of a working device or of torch: one
-``DeviceUnavailableWarning`` says what is wrong, and ``python -m torch_openreg doctor`` says more.
+Importing this package does not raise if the device or torch does not work: it issues one
+``DeviceUnavailableWarning`` with the cause. ``python -m torch_openreg doctor`` reports the details.
 """
 
 import os
@@ -12,13 +12,13 @@ __all__ = ["DeviceUnavailableError", "DeviceUnavailableWarning", "__version__"]
 
 
 def _autoload() -> ModuleType | None:
-    """The ``torch.backends`` entry point: loads the device, once, and returns its module.
+    """The ``torch.backends`` entry point: loads the device once and returns its module.
 
-    Stands above every import of ours: when this package is imported before torch, torch's own import calls
-    this function on a package that is only half executed.
+    It must be defined above the imports: if this package is imported before torch, the import of torch calls this
+    function while this package is partially initialized.
 
-    On a machine with a GPU, ``import torch`` does not load the device, and None is returned; see
-    docs/guide/autoload.md. A program that imports this package gets it.
+    On a machine with a GPU, ``import torch`` does not load the device, and this returns None; ``import torch_openreg``
+    loads it. See docs/guide/autoload.md.
     """
     from torch_openreg import _loader
 
@@ -34,7 +34,7 @@ def _is_importing(name: str) -> bool:
 
 
 def _forget() -> None:
-    """As if torch had not imported this package, so that a program's own import of it is its first."""
+    """Removes this package from sys.modules, so that a later import by the program executes it again."""
     for name in [name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")]:
         del sys.modules[name]
 
@@ -43,15 +43,15 @@ from torch_openreg._unavailable import DeviceUnavailableError, DeviceUnavailable
 
 try:
     from torch_openreg._build import VERSION as __version__
-except ImportError:  # a source tree, and nothing is installed; the loader says so in words
+except ImportError:  # a source tree without an installation; the loader reports it
     __version__ = "unknown"
 
 
 def _is_command() -> bool:
     """Whether Python is starting ``python -m torch_openreg``, whose commands load the device themselves.
 
-    The doctor has to survive a device that crashes its process. While Python looks for the module that
-    ``-m`` names, and only then, ``sys.argv[0]`` is "-m".
+    The doctor must work even if loading the device crashes the process. ``sys.argv[0]`` is "-m" only while Python
+    locates the module of ``-m``.
     """
     if sys.argv[:1] != ["-m"]:
         return False
@@ -60,10 +60,10 @@ def _is_command() -> bool:
 
 
 def _torch_will_call() -> bool:
-    """Whether torch is being imported, here or in another thread, and calls ``_autoload`` at the end of that.
+    """Whether an import of torch is in progress, in any thread, and will call ``_autoload`` at its end.
 
-    To wait for the other thread would be a deadlock, since it will wait for this package. Python notices, and
-    makes one of the two imports fail.
+    Waiting for another thread's import of torch would deadlock, since that thread will wait for this package. Python
+    detects the deadlock and fails one of the two imports.
     """
     return _is_importing("torch") and os.getenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1"
 

@@ -1,8 +1,7 @@
-"""``python -m torch_openreg <command>``. One small module per command, found in the table below.
+"""``python -m torch_openreg <command>``. Each command is a module in the table below.
 
-A command's module has ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> exit code``. Nothing is
-loaded before ``run``: a command that needs torch or the device imports torch there, and then calls
-``torch_openreg._autoload()``.
+A command module defines ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> exit code``. torch and the device
+are not loaded before ``run``: a command that needs them loads them there.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Where the dispatch keys of an operator lead, in words: ``python -m torch_openreg ops --dispatch``."""
+"""Describes what each dispatch key of an operator resolves to: ``python -m torch_openreg ops --dispatch``."""
 
 import re
 import sys
@@ -7,19 +7,19 @@ from typing import Any
 from torch_openreg import _loader
 from torch_openreg.ops import SUPPORT, as_rows, op_support
 
-# In the order in which a call on the device meets them, then those that the engine borrows from.
+# In the order of dispatch on the device, then the keys whose kernels the host engine uses.
 KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "PrivateUse1", "Meta", "CPU")
 ALIASES = {
-    "CompositeExplicitAutogradNonFunctional": "every backend's default that calls the operator's out form",
-    "CompositeExplicitAutograd": "every backend's default, made of other operators",
-    "CompositeImplicitAutograd": "made of other operators before autograd sees it",
+    "CompositeExplicitAutogradNonFunctional": "default for every backend; calls the out form of the operator",
+    "CompositeExplicitAutograd": "default for every backend; calls other operators",
+    "CompositeImplicitAutograd": "composite: calls other operators, above autograd",
 }
 KINDS = {
-    "kernel": "a kernel of this key's own",
-    "default backend kernel": "the default of every backend",
-    "math kernel": "made of other operators",
-    "autograd kernel": "autograd: notes the backward, then goes on",
-    "backend fallback": "what this key does for every operator",
+    "kernel": "a kernel for this key",
+    "default backend kernel": "the default for every backend",
+    "math kernel": "composite: calls other operators",
+    "autograd kernel": "autograd: records the backward, then redispatches",
+    "backend fallback": "the fallback of this key for every operator",
 }
 
 
@@ -37,7 +37,9 @@ def explain(name: str) -> int:
     support = found[name].support
     print(f"On {_loader.DEVICE_NAME}: {support}, that is, {SUPPORT[support]}.\n")
     print(
-        as_rows(["<dispatch key", "<leads to", "<registered"], [*_keys(torch, name), *_aliases(torch, name)])
+        as_rows(
+            ["<dispatch key", "<resolves to", "<registered at"], [*_keys(torch, name), *_aliases(torch, name)]
+        )
     )
     return 0
 
@@ -45,23 +47,23 @@ def explain(name: str) -> int:
 def _keys(torch: Any, name: str) -> list[list[str]]:
     lines = torch._C._dispatch_dump_table(name).splitlines()
     table = dict(line.split(": ", 1) for line in lines if ": " in line)
-    return [[key, *_in_words(table.get(key, ""))] for key in KEYS]
+    return [[key, *_describe(table.get(key, ""))] for key in KEYS]
 
 
-def _in_words(entry: str) -> tuple[str, str]:
-    """What the dispatcher's table says of a key, and where that was registered."""
+def _describe(entry: str) -> tuple[str, str]:
+    """Description of an entry of the dispatch table, and the file and line of its registration."""
     kind = re.search(r"\[([^]]+)\]$", entry)
     if kind is None:
-        return "nothing: a call with this key raises", ""
+        return "no kernel: a call with this key raises", ""
     place = re.search(r"registered at (\S+)", entry)
     file = "/".join(place.group(1).split("/")[-2:]) if place else ""
     if entry.startswith("fallthrough"):
-        return "nothing: goes on to the next key", file
-    if not place:  # a kernel that was given a name when it was registered
+        return "fallthrough: skipped", file
+    if not place:  # a kernel that was registered with a debug name
         return entry.removesuffix(kind.group()).strip(), ""
     return KINDS.get(kind.group(1), kind.group(1)), file
 
 
 def _aliases(torch: Any, name: str) -> list[list[str]]:
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return [[key, words, ""] for key, words in ALIASES.items() if has_kernel(name, key)]
+    return [[key, text, ""] for key, text in ALIASES.items() if has_kernel(name, key)]

@@ -1,4 +1,4 @@
-"""What a shared library says of itself, read from the file: a library that would crash its process is not loaded."""
+"""Reads the dependencies of a shared library from its ELF file, without loading it: loading may crash the process."""
 
 import struct
 
@@ -7,7 +7,7 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB = 0, 1, 5
 
 
 def needed(path: str) -> list[str]:
-    """The libraries that the library at ``path`` is linked with. Raises ValueError if the file cannot be understood."""
+    """Returns the DT_NEEDED entries of the library at ``path``. Raises ValueError if the file cannot be parsed."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:6] != b"\x7fELF\x02\x01":

@@ -1,13 +1,13 @@
-"""Whether this machine has a GPU that this torch can use, found out without starting its runtime.
+"""Detects a GPU that this torch can use, without initializing its runtime.
 
-``import torch`` asks this, so it is cheap, and a process may fork afterwards: drivers are looked for by their files,
-and only where there is one the GPUs are counted, by the library that manages them. No runtime is started.
+This runs during ``import torch``: it must be fast, and the process must be able to fork afterwards. It checks for the
+files of a driver; only if there are any, it counts GPUs with the management library (NVML or AMD SMI).
 """
 
 import os
 from typing import Any
 
-# Files of the kernel's drivers: NVIDIA's, also under WSL, and AMD's.
+# Files of the kernel drivers of NVIDIA (also under WSL), AMD and Intel.
 _CUDA_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg")
 _HIP_FILES = ("/dev/kfd", "/dev/dxg")
 _XPU_FILES = ("/dev/dri", "/dev/dxg")
@@ -29,5 +29,5 @@ def _any_exists(paths: tuple[str, ...]) -> bool:
 
 
 def _is_visible(count: Any) -> bool:
-    """A negative count: there is a driver, and nobody can count but its runtime, which is not started for that."""
+    """A negative count means that the management library failed; then a GPU is assumed."""
     return count() != 0

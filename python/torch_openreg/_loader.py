@@ -1,10 +1,9 @@
-"""Loads the device into torch, once per process, and lets no failure reach ``import torch``.
+"""Loads the device into torch, once per process. No failure propagates to ``import torch``.
 
-Note [Imports and the lock]
-torch imports this package at the end of its own import, and this package imports torch. Python watches its
-locks on modules and breaks a circle of threads that wait for each other's imports; it cannot see our lock. So
-``import torch`` comes before the lock is taken: then no thread that holds the lock waits for a module that is
-being imported by a thread that waits for the lock.
+Note [Lock order of imports]
+torch imports this package at the end of its own import, and this package imports torch. Python detects deadlocks
+between its import locks, but not with ``_lock``. So ``import torch`` runs before ``_lock`` is acquired: a thread that
+holds ``_lock`` never waits for an import of torch in another thread, which may wait for ``_lock``.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from torch_openreg import _gpu, _unavailable
-from torch_openreg._unavailable import DeviceUnavailableWarning, Obstacle
+from torch_openreg._unavailable import DeviceUnavailableWarning, LoadError
 
 try:
     from torch_openreg._build import DEVICE_NAME, TORCH_VERSION, VERSION
@@ -32,27 +31,27 @@ PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
 AUTOLOAD = f"{DEVICE_NAME.upper()}_AUTOLOAD"
 FREE_NAME = "privateuseone"  # the name of PrivateUse1 while no backend has named it
 REINSTALL = (
-    f"install {PACKAGE} again: pip install --force-reinstall --no-deps --no-build-isolation, "
-    "and its name or source folder"
+    f"reinstall {PACKAGE}: pip install --force-reinstall --no-deps --no-build-isolation, "
+    "followed by its name or source folder"
 )
 
-_lock = threading.RLock()  # guards _loaded and what loading does to torch; see Note [Imports and the lock]
+_lock = threading.RLock()  # guards _loaded and the changes to torch; see Note [Lock order of imports]
 _loaded: ModuleType | None = None
 _warned = False
 
 
 def load() -> ModuleType:
-    """Returns the device's module; when the device cannot be loaded, its stand-in. Does not raise."""
+    """Returns the device's module, or the placeholder if the device cannot be loaded. Does not raise."""
     try:
         import torch
     except Exception as error:
-        obstacle = Obstacle(
+        load_error = LoadError(
             f"torch could not be imported ({one_line(error)})",
             "repair torch first; if the message names another backend, uninstall that, or set "
             f"TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import {PACKAGE}",
         )
-        obstacle.__cause__ = error
-        return _stand_in(obstacle)  # not remembered: torch may be importable later
+        load_error.__cause__ = error
+        return _placeholder(load_error)  # not cached: a later import of torch may succeed
 
     global _loaded
     with _lock:
@@ -60,31 +59,29 @@ def load() -> ModuleType:
             try:
                 _loaded = _integrate(torch)
             except Exception as error:
-                _loaded = _attach_stand_in(torch, _as_obstacle(error))
+                _loaded = _attach_placeholder(torch, _as_load_error(error))
         return _loaded
 
 
 def leaves_accelerator() -> bool:
-    """Whether ``import torch`` shall not load the device. A variable decides; without it, a GPU does.
+    """Whether ``import torch`` must not load the device: <DEVICE>_AUTOLOAD=0, or by default if there is a GPU.
 
-    A device on PrivateUse1 is torch's accelerator, before a GPU. A program that was written for the accelerator would
-    run on a simulated one because that happens to be installed.
+    A named PrivateUse1 is torch's accelerator, with precedence over a GPU. Otherwise device-generic programs would run
+    on the simulated device just because it is installed.
     """
-    wish = os.environ.get(AUTOLOAD)
-    return wish == "0" if wish in ("0", "1") else find_gpu(sys.modules["torch"]) is not None
+    setting = os.environ.get(AUTOLOAD)
+    return setting == "0" if setting in ("0", "1") else find_gpu(sys.modules["torch"]) is not None
 
 
 def find_gpu(torch: Any) -> str | None:
     try:
         return _gpu.find(torch)
-    except (
-        Exception
-    ):  # it looks into torch, which may change; a GPU that is not found must not end `import torch`
+    except Exception:  # _gpu uses private functions of torch; a failure must not break `import torch`
         return None
 
 
 def libraries() -> list[str]:
-    """The shared libraries of this package, each after those that it needs."""
+    """The shared libraries of this package, in dependency order."""
     beside = [os.path.join(PACKAGE_DIR, "_C" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     extension = next((path for path in beside if os.path.exists(path)), beside[0])
     linked = [os.path.join(PACKAGE_DIR, "lib", f"lib{name}.so") for name in (DEVICE_NAME, PACKAGE)]
@@ -92,34 +89,33 @@ def libraries() -> list[str]:
 
 
 def check_library(path: str) -> None:
-    """Raises an Obstacle if the file is missing or cut short.
+    """Raises a LoadError if the file is missing or truncated.
 
-    A library that was cut short may not fail to load but kill the process with SIGBUS, out of reach of
-    ``except``.
+    Loading a truncated library may terminate the process with SIGBUS, which ``except`` cannot catch.
     """
     try:
         with open(path, "rb") as file:
             header = file.read(64)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise Obstacle(f"{path} cannot be read ({error.strerror})", REINSTALL) from error
+        raise LoadError(f"{path} cannot be read ({error.strerror})", REINSTALL) from error
     if len(header) == 64 and header[:5] == b"\x7fELF\x02":
-        # A linker writes the section table last, so a whole file reaches at least to the end of it.
+        # The section table is the last part of the file that a linker writes.
         (offset,) = struct.unpack_from("<Q", header, 0x28)
         entry_size, entries = struct.unpack_from("<HH", header, 0x3A)
         if size < offset + entry_size * entries:
-            raise Obstacle(
-                f"{path} is cut short: {size} of at least {offset + entry_size * entries} bytes", REINSTALL
+            raise LoadError(
+                f"{path} is truncated: {size} of at least {offset + entry_size * entries} bytes", REINSTALL
             )
 
 
-def version_mismatch(found: str) -> Obstacle | None:
-    """torch's C++ interfaces change with the minor version and only then; "+cpu" does not matter."""
+def version_mismatch(found: str) -> LoadError | None:
+    """Compares minor versions: torch's C++ ABI is stable within one. A suffix such as "+cpu" is ignored."""
     if _minor(found) == _minor(TORCH_VERSION):
         return None
-    return Obstacle(
-        f"it was built for torch {TORCH_VERSION} and this is torch {found}",
-        f"install the {PACKAGE} for torch {_minor(found)}, build it again with this torch, "
+    return LoadError(
+        f"it was built for torch {TORCH_VERSION}, and this is torch {found}",
+        f"install the {PACKAGE} for torch {_minor(found)}, rebuild it with this torch, "
         f"or install torch {_minor(TORCH_VERSION)}",
     )
 
@@ -141,9 +137,9 @@ def _integrate(torch: Any) -> ModuleType:
 
 def _check_build(torch: Any) -> None:
     if not TORCH_VERSION:
-        raise Obstacle(
+        raise LoadError(
             f"{PACKAGE_DIR} has no _build.py: it is a source tree, and no built {PACKAGE} is installed",
-            "build and install it: pip install --no-build-isolation, and the folder above that one",
+            "build and install it: pip install --no-build-isolation, followed by the path of the repository",
         )
     mismatch = version_mismatch(torch.__version__)
     if mismatch:
@@ -152,29 +148,29 @@ def _check_build(torch: Any) -> None:
 
 def _check_name(existing: object) -> None:
     if existing is not None:
-        raise Obstacle(
-            f"torch.{DEVICE_NAME}, where torch looks for the device's module, is {existing!r}",
-            f"find who sets torch.{DEVICE_NAME} and remove that",
+        raise LoadError(
+            f"torch.{DEVICE_NAME}, the attribute for the device's module, is already set to {existing!r}",
+            f"remove the code that sets torch.{DEVICE_NAME}",
         )
 
 
 def _check_slot(torch: Any) -> None:
     holder = torch._C._get_privateuse1_backend_name()
     if holder not in (FREE_NAME, DEVICE_NAME):
-        raise Obstacle(
-            f"PrivateUse1, torch's one place for a device from outside, is taken by the backend '{holder}'",
+        raise LoadError(
+            f"PrivateUse1, torch's only device type for out-of-tree devices, is in use by the backend '{holder}'",
             f"uninstall that backend or {PACKAGE}; or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 "
-            "and import the one you want",
+            "and import one of them",
         )
     if _is_used(torch):
-        raise Obstacle(
-            "PrivateUse1, torch's one place for a device from outside, is in use by a backend without a name",
-            f"do not load that backend (python -m {PACKAGE} doctor lists those that torch loads)",
+        raise LoadError(
+            "PrivateUse1, torch's only device type for out-of-tree devices, is in use by a backend without a name",
+            f"do not load that backend (python -m {PACKAGE} doctor lists the backends that torch loads)",
         )
 
 
 def _is_used(torch: Any) -> bool:
-    """Whether a backend is on PrivateUse1. Its allocator and guard cannot be seen from Python."""
+    """Whether a backend uses PrivateUse1. A registered allocator or guard is not visible from Python."""
     if hasattr(torch, FREE_NAME) or _has_hooks(torch):
         return True
     operators = ("aten::empty.memory_format", "aten::empty_strided", "aten::_copy_from", "aten::copy_")
@@ -183,7 +179,7 @@ def _is_used(torch: Any) -> bool:
 
 
 def _has_hooks(torch: Any) -> bool:
-    """torch ends the process when hooks are registered twice. Without any it cannot make a generator."""
+    """Registering hooks twice terminates the process, so this checks: torch.Generator needs hooks."""
     try:
         torch.Generator(torch._C._get_privateuse1_backend_name())
     except NotImplementedError:
@@ -199,79 +195,79 @@ def _import_libraries() -> None:
     try:
         importlib.import_module(f"{PACKAGE}._C")
     except Exception as error:
-        raise Obstacle(f"its libraries do not load ({one_line(error)})", REINSTALL) from error
+        raise LoadError(f"its libraries cannot be loaded ({one_line(error)})", REINSTALL) from error
 
 
 def _name_slot(torch: Any) -> None:
-    # C++ may have set the name; torch's Python side keeps its own copy and the aliases that go with it.
+    # The name may be set in C++ only; torch's Python code has its own copy, and aliases for it.
     if torch.utils.backend_registration._privateuse1_backend_name != DEVICE_NAME:
         torch.utils.rename_privateuse1_backend(DEVICE_NAME)
 
 
 def _generate_methods(torch: Any) -> None:
-    """``Tensor.<device>()`` and its like. torch raises for one that exists: it stays, the others come."""
+    """Generates ``Tensor.<device>()`` and similar methods. A method that already exists is kept."""
     groups = ("for_tensor", "for_module", "for_storage", "for_packed_sequence")
     for group in groups:
         with contextlib.suppress(RuntimeError):
             torch.utils.generate_methods_for_privateuse1_backend(**{name: name == group for name in groups})
 
 
-def _as_obstacle(error: Exception) -> Obstacle:
-    if isinstance(error, Obstacle):
+def _as_load_error(error: Exception) -> LoadError:
+    if isinstance(error, LoadError):
         return error
-    obstacle = Obstacle(f"its integration with torch failed ({one_line(error)})", REINSTALL)
-    obstacle.__cause__ = error
-    return obstacle
+    load_error = LoadError(f"its integration with torch failed ({one_line(error)})", REINSTALL)
+    load_error.__cause__ = error
+    return load_error
 
 
-def _attach_stand_in(torch: Any, obstacle: Obstacle) -> ModuleType:
-    stand_in = _stand_in(obstacle)
-    sys.modules[f"{PACKAGE}.{DEVICE_NAME}"] = stand_in
-    setattr(sys.modules[PACKAGE], DEVICE_NAME, stand_in)
+def _attach_placeholder(torch: Any, load_error: LoadError) -> ModuleType:
+    placeholder = _placeholder(load_error)
+    sys.modules[f"{PACKAGE}.{DEVICE_NAME}"] = placeholder
+    setattr(sys.modules[PACKAGE], DEVICE_NAME, placeholder)
     if hasattr(torch, DEVICE_NAME):
-        return stand_in
-    setattr(torch, DEVICE_NAME, stand_in)
-    sys.modules[f"torch.{DEVICE_NAME}"] = stand_in
-    # What follows makes the error at first use a better one. Were it to fail, torch must go on all the same.
+        return placeholder
+    setattr(torch, DEVICE_NAME, placeholder)
+    sys.modules[f"torch.{DEVICE_NAME}"] = placeholder
+    # Optional: improves the error at the first use. A failure must not break torch.
     with contextlib.suppress(Exception):
-        _name_for_stand_in(torch)
-    return stand_in
+        _name_slot_for_placeholder(torch)
+    return placeholder
 
 
-def _name_for_stand_in(torch: Any) -> None:
-    """Makes the device's name known where that costs nobody anything, so that using it raises the cause."""
+def _name_slot_for_placeholder(torch: Any) -> None:
+    """Registers the device's name if no backend or GPU is affected, so that its use raises the cause."""
     holder = torch._C._get_privateuse1_backend_name()
     if holder == FREE_NAME:
-        # A named PrivateUse1 goes before a GPU in torch.accelerator: not for a device that does not work.
+        # A named PrivateUse1 has precedence over a GPU in torch.accelerator.
         if _is_used(torch) or find_gpu(torch) is not None:
             return
     elif holder != DEVICE_NAME:
         return
-    with contextlib.suppress(RuntimeError):  # our library has registered its own, if it came that far
+    with contextlib.suppress(RuntimeError):  # the library may have registered its own hooks
         _unavailable._register_hooks(torch)
     _name_slot(torch)
     _generate_methods(torch)
 
 
-def _stand_in(obstacle: Obstacle) -> ModuleType:
-    _unavailable._obstacle = obstacle
+def _placeholder(load_error: LoadError) -> ModuleType:
+    _unavailable._load_error = load_error
     _unavailable._device_name = DEVICE_NAME
-    _warn(obstacle)
+    _warn(load_error)
     return _unavailable
 
 
-def _warn(obstacle: Obstacle) -> None:
+def _warn(load_error: LoadError) -> None:
     global _warned
     if _warned:
         return
     _warned = True
     text = (
-        f"{PACKAGE} {VERSION or '(not built)'} could not load the device '{DEVICE_NAME}': {obstacle}. "
-        f"python -m {PACKAGE} doctor examines the installation. Until then its use raises this cause."
+        f"{PACKAGE} {VERSION or '(not built)'} could not load the device '{DEVICE_NAME}': {load_error}. "
+        f"Run python -m {PACKAGE} doctor to diagnose the installation. Any use of the device raises this error."
     )
     try:
         warnings.warn_explicit(text, DeviceUnavailableWarning, *_importer())
-    except DeviceUnavailableWarning:  # -W error: still no reason for `import torch` to fail
+    except DeviceUnavailableWarning:  # -W error: `import torch` must still succeed
         print(text, file=sys.stderr)
 
 

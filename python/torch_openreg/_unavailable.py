@@ -1,26 +1,26 @@
-"""What torch.<device> is when the device could not be loaded: a module that says so.
+"""Placeholder for the module torch.<device> if the device could not be loaded.
 
-Some questions torch asks of every device's module, whether or not anyone wants the device: is there one, how
-many, seed them all. Those have true answers here. Everything else is a use of the device and raises why not.
+torch calls some functions of every device's module even if a program does not use the device: availability, device
+count, seeding. These work here. Every other attribute raises an error with the cause.
 """
 
 from typing import Any, NoReturn
 
 
 class DeviceUnavailableWarning(UserWarning):
-    """The device could not be loaded. Given once per process, when torch or this package is imported."""
+    """The device could not be loaded. Issued once per process, when torch or this package is imported."""
 
 
 class DeviceUnavailableError(RuntimeError, AttributeError):
-    """A use of a device that could not be loaded.
+    """Use of a device that could not be loaded.
 
-    Also an AttributeError, so that ``hasattr(torch.<device>, name)``, which torch and many libraries ask,
-    answers False rather than fails.
+    Also an AttributeError, so that ``hasattr(torch.<device>, name)``, which torch and many libraries call, returns
+    False instead of raising.
     """
 
 
-class Obstacle(Exception):
-    """Why the device cannot be loaded, and what to do about it. ``__cause__`` is the error met, if any."""
+class LoadError(Exception):
+    """Why the device cannot be loaded, and the remedy. ``__cause__`` is the original exception, if any."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}. To fix it: {remedy}")
@@ -28,11 +28,11 @@ class Obstacle(Exception):
         self.remedy = remedy
 
 
-# Set by the loader before anybody can see this module.
-_obstacle: Obstacle | None = None
+# Set by the loader before this module is reachable as torch.<device>.
+_load_error: LoadError | None = None
 _device_name = ""
 
-_hooks: Any = None  # torch keeps a bare pointer to them
+_hooks: Any = None  # keeps the object alive: torch stores a raw pointer to it
 
 
 def is_available() -> bool:
@@ -52,35 +52,35 @@ def _is_in_bad_fork() -> bool:
 
 
 def manual_seed_all(seed: int) -> None:
-    """``torch.manual_seed`` calls this; no device, no generator to seed."""
+    """Called by ``torch.manual_seed``. There is no generator to seed."""
 
 
 def get_amp_supported_dtype() -> NoReturn:
-    """Here because ``torch.autocast`` answers its absence with advice to the author of the backend."""
+    """Defined because without it ``torch.autocast`` raises an error meant for backend authors."""
     raise _error()
 
 
 def _lazy_init() -> NoReturn:
-    """torch calls this before it first makes a tensor on the device."""
+    """Called by torch before it creates the first tensor on the device."""
     raise _error()
 
 
 def _error() -> DeviceUnavailableError:
-    error = DeviceUnavailableError(f"The device '{_device_name}' is not available: {_obstacle}")
-    error.__cause__ = None if _obstacle is None else _obstacle.__cause__
+    error = DeviceUnavailableError(f"The device '{_device_name}' is not available: {_load_error}")
+    error.__cause__ = None if _load_error is None else _load_error.__cause__
     return error
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name.startswith("__"):  # Python's own questions, about every module
+    if name.startswith("__"):  # looked up by Python itself
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     raise _error()
 
 
 def _register_hooks(torch: Any) -> None:
-    """Lets torch's C++ ask whether the device is there.
+    """Registers hooks that report no device to torch's C++ code.
 
-    Without hooks, ``torch.get_device_module()`` fails where PrivateUse1 has a name and no backend.
+    Without hooks, ``torch.get_device_module()`` fails if PrivateUse1 has a name but no backend.
     """
 
     class NoDevice(torch._C._acc.PrivateUse1Hooks):

@@ -1,7 +1,7 @@
-"""``python -m torch_openreg doctor``: what is installed, whether it works, and what to do if it does not.
+"""``python -m torch_openreg doctor``: diagnoses the installation.
 
-What may fail or crash is tried in a child process, which tells each step before it takes it; so the doctor
-itself needs neither torch nor a library that loads.
+Steps that may fail or crash run in a child process, which reports each step before it starts. So the doctor itself
+needs neither torch nor a working library.
 """
 
 import argparse
@@ -18,14 +18,13 @@ from typing import Any
 
 from torch_openreg import _elf, _loader, _unavailable
 
-HELP = "say what is installed, whether it works, and what to do if it does not"
+HELP = "diagnose the installation: what is installed, whether it works, how to fix it"
 GROUP = "torch.backends"
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-MARK = (
-    "torch_openreg doctor: "  # begins the lines of a child that are for us; importing torch may print others
-)
+# Prefix of the child's report lines; importing torch may print other lines.
+PREFIX = "torch_openreg doctor: "
 CHILD_SECONDS = 300
-REPORT = "if it happens again after that, report it with what this command prints"
+REPORT = "if the problem persists, report it with the output of this command"
 
 
 @dataclass
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine() -> list[Finding]:
-    use = _ask_child("use")
+    use = _run_probe("use")
     return [
         Finding("package", f"{_loader.PACKAGE} {_loader.VERSION or '(not built)'} in {_loader.PACKAGE_DIR}"),
         Finding("python", f"{sys.version.split()[0]}, {sys.executable}"),
@@ -92,30 +91,31 @@ def _remedy_for_torch(error: str) -> str:
 
 
 def _libraries(works: bool) -> list[Finding]:
-    """A device that works has loaded them all; else each is tried, to hear the loader's own words."""
+    """A working device has loaded all libraries; otherwise each is loaded to get the dynamic loader's message."""
     paths = _loader.libraries()
     if works:
         return [Finding("library", f"{path}: loads") for path in paths]
-    words = _ask_child("libraries")
+    results = _run_probe("libraries")
     findings = []
     for path in paths:
-        said = words.get(path, f"not tried: {words['end']}").removeprefix(path).lstrip()
-        findings.append(Finding("library", f"{path}: {said}", said == "loads"))  # the device has the remedy
+        result = results.get(path, f"not tried: {results['end']}").removeprefix(path).lstrip()
+        # No remedy here: the finding of the device has it.
+        findings.append(Finding("library", f"{path}: {result}", result == "loads"))
     return findings
 
 
 def _libstdcxx() -> list[Finding]:
-    """A libstdc++ that was linked statically, beside torch's shared one, crashes when a number becomes text."""
+    """A statically linked libstdc++ crashes next to torch's shared one when it formats a number."""
     findings = []
     for path in _loader.libraries():
         try:
             linked = _elf.needed(path)
-        except (OSError, ValueError):  # said above
+        except (OSError, ValueError):  # reported by _libraries
             continue
         if not any(name.startswith("libstdc++.so") for name in linked):
-            text = f"{path}: is not linked with the shared libstdc++.so that torch uses, and crashes when it words an error"
+            text = f"{path}: is not linked with the shared libstdc++.so that torch uses, and crashes when it formats a number"
             remedy = (
-                "build it again with a compiler that links the shared libstdc++: CC=/usr/bin/gcc CXX=/usr/bin/g++, and "
+                "rebuild it with a compiler that links the shared libstdc++: CC=/usr/bin/gcc CXX=/usr/bin/g++, and "
                 "no -static-libstdc++ in CXXFLAGS or LDFLAGS"
             )
             findings.append(Finding("library", text, False, remedy))
@@ -124,16 +124,15 @@ def _libstdcxx() -> list[Finding]:
 
 def _slot(use: dict[str, Any]) -> Finding:
     if "holder" not in use:
-        return Finding("PrivateUse1", "not known, since torch cannot be imported")
+        return Finding("PrivateUse1", "unknown, since torch cannot be imported")
     holder = use["holder"]
     if holder == _loader.FREE_NAME:
-        return Finding("PrivateUse1", "has no name: held by nobody, or by a backend that did not name it")
+        return Finding("PrivateUse1", "has no name: unused, or held by a backend without a name")
     if holder != _loader.DEVICE_NAME:
-        return Finding(
-            "PrivateUse1", f"held by another backend, '{holder}'"
-        )  # the remedy comes with the device
-    if use.get("obstacle"):
-        return Finding("PrivateUse1", f"named '{holder}', with no device behind it")
+        # No remedy here: the finding of the device has it.
+        return Finding("PrivateUse1", f"held by another backend, '{holder}'")
+    if use.get("load_error"):
+        return Finding("PrivateUse1", f"named '{holder}', without a working device")
     return Finding("PrivateUse1", f"held by '{holder}'")
 
 
@@ -144,8 +143,8 @@ def _accelerator(use: dict[str, Any]) -> Finding:
         )
     return Finding(
         "accelerator",
-        f"torch has a GPU ('{use['gpu']}'): `import torch` leaves '{_loader.DEVICE_NAME}' alone, unless "
-        f"{_loader.AUTOLOAD}=1; `import {_loader.PACKAGE}` loads it, and makes it the accelerator",
+        f"torch has a GPU ('{use['gpu']}'): `import torch` does not load '{_loader.DEVICE_NAME}', unless "
+        f"{_loader.AUTOLOAD}=1; `import {_loader.PACKAGE}` loads it and makes it the accelerator",
     )
 
 
@@ -163,21 +162,21 @@ def _entry_points() -> list[Finding]:
 
 
 def _environment() -> list[Finding]:
-    wanted = re.compile(
+    relevant = re.compile(
         rf"{AUTOLOAD}|{_loader.DEVICE_NAME.upper()}_\w+|PYTORCH_\w*ALLOC_CONF|LD_LIBRARY_PATH|LD_PRELOAD|OMP_NUM_THREADS"
     )
     findings = []
     for name, value in sorted(os.environ.items()):
-        if wanted.fullmatch(name):
-            off = name == AUTOLOAD and value != "1"  # torch takes every value but "1" as off
+        if relevant.fullmatch(name):
+            off = name == AUTOLOAD and value != "1"  # torch treats every value except "1" as off
             note = f" (off: only `import {_loader.PACKAGE}` loads the device)" if off else ""
             findings.append(Finding("environment", f"{name}={value}{note}"))
-    return findings or [Finding("environment", "no variable set that matters")]
+    return findings or [Finding("environment", "no relevant variable is set")]
 
 
 def _device(use: dict[str, Any]) -> Finding:
-    if use.get("obstacle"):
-        return Finding("device", f"not loaded: {use['obstacle']}", False, use["remedy"])
+    if use.get("load_error"):
+        return Finding("device", f"not loaded: {use['load_error']}", False, use["remedy"])
     if "devices" not in use:
         remedy = f"{_loader.REINSTALL}; {REPORT}" if "torch" in use else ""
         return Finding("device", f"not loaded: {use['end']}", False, remedy)
@@ -185,14 +184,12 @@ def _device(use: dict[str, Any]) -> Finding:
     if "kernel" not in use:
         return Finding(
             "device",
-            f"{count}, and a kernel does not run: {use['end']}",
+            f"{count}; a kernel failed: {use['end']}",
             False,
             f"{_loader.REINSTALL}; {REPORT}",
         )
     if not use["devices"]:
-        return Finding(
-            "device", "none found", False, "see whether a variable under 'environment' asks for none"
-        )
+        return Finding("device", "none found", False, "check the variables under 'environment'")
     return Finding("device", f"{count}; a kernel ran: {use['kernel']}")
 
 
@@ -211,8 +208,8 @@ def _as_text(findings: list[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _ask_child(probe: str) -> dict[str, Any]:
-    """What the probe told, and under "end" how it ended if not well."""
+def _run_probe(probe: str) -> dict[str, Any]:
+    """Runs a probe in a child process and returns its report; "end" is the reason for a failure, or empty."""
     command = [sys.executable, "-m", _loader.PACKAGE, "doctor", "--probe", probe]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
     try:
@@ -222,70 +219,72 @@ def _ask_child(probe: str) -> dict[str, Any]:
         output, code = child.stdout, child.returncode
     except subprocess.TimeoutExpired as expired:
         output, code = (expired.stdout or b"").decode(), None
-    told: dict[str, Any] = {"step": "starting", "end": ""}
+    report: dict[str, Any] = {"step": "starting", "end": ""}
     for line in output.splitlines():
-        if line.startswith(MARK):
-            told |= json.loads(line.removeprefix(MARK))
+        if line.startswith(PREFIX):
+            report |= json.loads(line.removeprefix(PREFIX))
     if code is None:
-        told["end"] = f"no answer within {CHILD_SECONDS} seconds while {told['step']}"
+        report["end"] = f"timeout after {CHILD_SECONDS} seconds while {report['step']}"
     elif code < 0:
-        told["end"] = f"the process died of {signal.Signals(-code).name} while {told['step']}"
-    elif code > 0 and not told["end"]:
-        told["end"] = f"the process ended with {code} while {told['step']}: {child.stderr.strip()[-500:]}"
-    return told
+        report["end"] = f"the process was killed by {signal.Signals(-code).name} while {report['step']}"
+    elif code > 0 and not report["end"]:
+        report["end"] = (
+            f"the process exited with code {code} while {report['step']}: {child.stderr.strip()[-500:]}"
+        )
+    return report
 
 
-def _tell(**values: Any) -> None:
-    print(f"{MARK}{json.dumps(values)}", flush=True)
+def _report(**values: Any) -> None:
+    print(f"{PREFIX}{json.dumps(values)}", flush=True)
 
 
 def _probe_use() -> None:
-    """In a child: does what a program does that uses the device."""
+    """Runs in a child process: uses the device as a program does."""
     try:
-        _tell(step="importing torch")
+        _report(step="importing torch")
         import torch
 
         holder = torch._C._get_privateuse1_backend_name()
-        _tell(torch=str(torch.__version__), torch_dir=os.path.dirname(torch.__file__), holder=holder)
-        _tell(gpu=_loader.find_gpu(torch))
-        _tell(step="loading the device")
+        _report(torch=str(torch.__version__), torch_dir=os.path.dirname(torch.__file__), holder=holder)
+        _report(gpu=_loader.find_gpu(torch))
+        _report(step="loading the device")
         module = _loader.load()
-        _tell(holder=torch._C._get_privateuse1_backend_name())
+        _report(holder=torch._C._get_privateuse1_backend_name())
         if module is _unavailable:
-            obstacle = _unavailable._obstacle
-            assert obstacle is not None
-            _tell(obstacle=obstacle.what, remedy=obstacle.remedy)
+            load_error = _unavailable._load_error
+            assert load_error is not None
+            _report(load_error=load_error.what, remedy=load_error.remedy)
             return
-        _tell(step="counting devices")
-        _tell(devices=module.device_count())
-        _tell(step="running a kernel")
-        answer = (torch.ones(2, device=_loader.DEVICE_NAME) + 1).tolist()
-        _tell(kernel=f"[1, 1] + 1 = {answer}")
+        _report(step="counting devices")
+        _report(devices=module.device_count())
+        _report(step="running a kernel")
+        result = (torch.ones(2, device=_loader.DEVICE_NAME) + 1).tolist()
+        _report(kernel=f"[1, 1] + 1 = {result}")
     except Exception as error:
-        _tell(end=_loader.one_line(error))
+        _report(end=_loader.one_line(error))
 
 
 def _probe_libraries() -> None:
-    """In a child: opens each library, in the order in which they need each other."""
+    """Runs in a child process: loads each library, in dependency order."""
     runtime, *with_torch = _loader.libraries()
-    _tell(**{runtime: _open(runtime)})
-    _tell(step="importing torch")
+    _report(**{runtime: _open(runtime)})
+    _report(step="importing torch")
     os.environ[AUTOLOAD] = "0"
     try:
         import torch  # noqa: F401
     except Exception as error:
-        _tell(end=f"torch, which it needs, cannot be imported ({_loader.one_line(error)})")
+        _report(end=f"torch, which the library needs, cannot be imported ({_loader.one_line(error)})")
         return
     for path in with_torch:
-        _tell(**{path: _open(path)})
+        _report(**{path: _open(path)})
 
 
 def _open(path: str) -> str:
-    _tell(step=f"opening {path}", **{path: "kills the process that opens it"})
+    _report(step=f"loading {path}", **{path: "crashes the process that loads it"})
     try:
         _loader.check_library(path)
         ctypes.CDLL(path, mode=os.RTLD_NOW)
-    except (_unavailable.Obstacle, OSError) as error:
+    except (_unavailable.LoadError, OSError) as error:
         return getattr(error, "what", str(error))
     return "loads"
 

@@ -93,7 +93,7 @@ def test_parse_devices():
     parse = device.Accelerator.parse_devices
     assert parse(1) == [0] and parse("2") == [0, 1] and parse(-1) == [0, 1]
     assert parse([1]) == [1] and parse("1,") == [1] and parse("0,1") == [0, 1]
-    with pytest.raises(ValueError, match="no openreg device 7"):
+    with pytest.raises(ValueError, match="invalid openreg device index 7"):
         parse([7])
 
 

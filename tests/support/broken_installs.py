@@ -40,7 +40,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     ),
     "no bindings": (lambda p: _missing(p, "_C*.so"), ["_C", "No such file"]),
     "corrupt": (lambda p: _overwritten(p / "lib/libopenreg.so", b"\0" * 4096), ["invalid ELF header"]),
-    "cut short": (_cut_short, ["libtorch_openreg.so", "cut short"]),
+    "cut short": (_cut_short, ["libtorch_openreg.so", "truncated"]),
     "stale": (_stale, ["undefined symbol"]),
     "other torch": (other_torch, ["2.4.1", "2.4", "this is torch"]),
     "broken module": (lambda p: (p / "openreg/__init__.py").write_text("1/0"), ["ZeroDivisionError"]),

@@ -1,4 +1,4 @@
-// The parts of torch_openreg._C, one function for each file here.
+// The parts of torch_openreg._C, one function for each file in this folder.
 #pragma once
 
 #include "device/device.h"

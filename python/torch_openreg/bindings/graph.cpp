@@ -1,4 +1,5 @@
-// Graphs and the private pools of memory that they use. Graphs themselves are torch.accelerator's.
+// Bindings of graph capture status and private memory pools. torch binds graphs themselves
+// (torch.accelerator.Graph).
 #include "bindings.h"
 #include "device/device.h"
 #include "memory/mempool_routing.h"

@@ -1,4 +1,4 @@
-// Memory: statistics, settings, raw blocks. Snapshots are in snapshot.cpp.
+// Bindings of csrc/memory: statistics, settings, raw allocations. Snapshots are in snapshot.cpp.
 #include "bindings.h"
 #include "common/check.h"
 #include "common/fork.h"
@@ -106,9 +106,9 @@ void for_each_pool(Function function) {
   }
 }
 
-// What all pools agree on.
+// Settings that all pools share.
 struct Common {
-  std::mutex mutex;  // held while they are told, and guards what is below
+  std::mutex mutex;  // guards the members below; held while they are applied to the pools
   openreg::Settings settings = openreg::settings_of_environment();
   bool caching = true;
 };
@@ -151,7 +151,7 @@ py::dict allocator_settings() {
 void set_caching(bool caching) {
   openreg::check_not_forked();
   if (!caching) {
-    c10::getDeviceAllocator(openreg::kDevice)->emptyCache();  // first, since a capture forbids it
+    c10::getDeviceAllocator(openreg::kDevice)->emptyCache();  // first: it throws during a capture
   }
   std::lock_guard<std::mutex> lock(common().mutex);
   common().caching = caching;

@@ -1,5 +1,4 @@
-// torch_openreg._C: what Python asks of the integration. Each function is one call of csrc/, which locks and
-// waits without the GIL.
+// torch_openreg._C: bindings of csrc/. The GIL is released while csrc/ locks or waits.
 #include "autograd/drain_autograd_threads.h"
 #include "bindings.h"
 #include "common/check.h"
@@ -52,7 +51,7 @@ void bind_devices(py::module_& m) {
                        [](int device) { return openreg::device_is_open(openreg::checked_index(device)); }));
   m.def("device_properties",
         wrap_pybind_function_no_gil([](int device) { return openreg::device_properties(device); }));
-  py::class_<orDeviceProperties>(m, "DeviceProperties", "What a device is. Sizes in bytes.")
+  py::class_<orDeviceProperties>(m, "DeviceProperties", "Properties of a device. Sizes are in bytes.")
       .def_property_readonly("name", [](const orDeviceProperties& p) { return std::string(p.name); })
       .def_readonly("total_memory", &orDeviceProperties::total_memory)
       .def_readonly("allocation_granularity", &orDeviceProperties::allocation_granularity)
@@ -95,8 +94,8 @@ void bind_streams(py::module_& m) {
         }));
 }
 
-// The folders of torch and of this package, with a slash at the end. Call it with the GIL.
-const std::vector<std::string>& our_folders() {
+// The folders of torch and of this package, with a trailing slash. The caller holds the GIL.
+const std::vector<std::string>& internal_folders() {
   static const auto* folders = [] {
     auto* made = new std::vector<std::string>;
     const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
@@ -110,13 +109,14 @@ const std::vector<std::string>& our_folders() {
   return *folders;
 }
 
-bool is_ours(const std::string& file) {
-  const auto& folders = our_folders();
+bool is_internal(const std::string& file) {
+  const auto& folders = internal_folders();
   return std::any_of(folders.begin(), folders.end(),
                      [&](const std::string& folder) { return file.starts_with(folder); });
 }
 
-// "file.py:12 in name" of the innermost frame outside of torch; see csrc/kernel/launch_site.h.
+// "file.py:12 in name" of the innermost frame outside of torch and this package; see
+// csrc/kernel/launch_site.h.
 std::string python_line() {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
     return {};
@@ -127,7 +127,7 @@ std::string python_line() {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = code.attr("co_filename").cast<std::string>();
-    if (!is_ours(file)) {
+    if (!is_internal(file)) {
       return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
              code.attr("co_name").cast<std::string>();
     }
@@ -145,11 +145,11 @@ std::string python_line_or_nothing() {
 }
 
 // For csrc/common/gil_release.h.
-void* let_go_of_gil() {
+void* release_gil() {
   return Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
 }
 
-void take_gil(void* state) {
+void acquire_gil(void* state) {
   PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
 
@@ -171,7 +171,7 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
-  openreg::set_gil_hooks({&let_go_of_gil, &take_gil});
+  openreg::set_gil_hooks({&release_gil, &acquire_gil});
   bind_graph(m);
   bind_memory(m);
   bind_monitor(m);

@@ -1,4 +1,4 @@
-// What Python asks of sharing between processes. Handles are bytes.
+// Bindings of csrc/process and of interprocess events. Handles are bytes.
 #include "bindings.h"
 #include "device/device.h"
 #include "event/event.h"
@@ -43,7 +43,7 @@ py::object receive_storage(int device, size_t bytes, const std::string& memory,
   END_HANDLE_TH_ERRORS_PYBIND
 }
 
-// Gives a torch.Event that was never recorded the runtime's event `handle`.
+// Makes an unrecorded torch.Event own the runtime's event `handle`.
 void take_ownership(const py::object& event, void* handle, c10::DeviceIndex device) {
   const openreg::AdoptionScope scope(handle);
   TORCH_CHECK_TYPE(THPEvent_Check(event.ptr()), "expected a torch.Event");

@@ -1,4 +1,4 @@
-// What Python asks of the profiler: ranges, and the runtime's trace.
+// Bindings of csrc/profiler: ranges, and the runtime's trace.
 #include "bindings.h"
 #include "common/check.h"
 #include "profiler/ranges.h"

@@ -1,4 +1,4 @@
-// Snapshots and the recorded history of device memory, as the dictionaries that torch.cuda._memory_viz reads.
+// Snapshots and history of device memory, in the format of torch.cuda._memory_viz.
 #include "bindings.h"
 #include "device/device.h"
 #include "memory/pool/pool.h"
@@ -25,7 +25,8 @@ Context whole_stack() {
   return torch::CapturedTraceback::gather(true, true, true);
 }
 
-// Dictionaries that get "frames" at the end: stacks are made readable all at once, each once.
+// Collects stacks and the dictionaries that refer to them; fill_in symbolizes each stack once and sets
+// "frames".
 class Frames {
  public:
   void add(const py::dict& dict, const Context& context) {
@@ -37,7 +38,7 @@ class Frames {
     if (is_new) {
       stacks_.push_back(torch::getCapturedTracebackFromContext(context));
     }
-    waiting_.emplace_back(dict, found->second);
+    pending_.emplace_back(dict, found->second);
   }
 
   void fill_in() {
@@ -50,7 +51,7 @@ class Frames {
       dict["line"] = frame.lineno;
       frames.push_back(std::move(dict));
     }
-    for (const auto& [dict, number] : waiting_) {
+    for (const auto& [dict, number] : pending_) {
       py::list stack;
       for (const uint64_t frame : symbolized.tracebacks.at(number)) {
         stack.append(frames.at(frame));
@@ -62,7 +63,7 @@ class Frames {
  private:
   std::unordered_map<const c10::GatheredContext*, size_t> numbers_;
   std::vector<torch::CapturedTraceback*> stacks_;
-  std::vector<std::pair<py::dict, size_t>> waiting_;
+  std::vector<std::pair<py::dict, size_t>> pending_;
 };
 
 py::dict to_dict(const SegmentInfo& segment, Frames& frames) {
@@ -141,7 +142,7 @@ std::pair<py::list, py::list> memory_snapshot(bool with_history) {
   END_HANDLE_TH_ERRORS_PYBIND
 }
 
-// `context` is 0 to 3: for nothing, for what is in use, for allocations, for frees too.
+// `context` is 0 to 3 and selects the events with stacks: none, memory in use, allocations, all.
 void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_entries, bool clear,
                            const std::vector<std::string>& skip) {
   openreg::HistoryOptions options;

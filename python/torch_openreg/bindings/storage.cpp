@@ -1,4 +1,4 @@
-// What Python asks of storages beyond what torch has for them.
+// Bindings of csrc/storage: backend metadata and storage names.
 #include "bindings.h"
 #include "storage/backend_meta.h"
 #include "storage/device_storage.h"
@@ -23,8 +23,8 @@ void bind_storage(py::module_& m) {
   m.def("backend_flags",
         wrap_pybind_function_no_gil([](const at::Tensor& tensor) { return openreg::backend_flags(tensor); }));
   m.def("set_backend_flags",
-        wrap_pybind_function_no_gil([](const at::Tensor& tensor, openreg::BackendFlags marks) {
-          openreg::set_backend_flags(tensor, std::move(marks));
+        wrap_pybind_function_no_gil([](const at::Tensor& tensor, openreg::BackendFlags flags) {
+          openreg::set_backend_flags(tensor, std::move(flags));
         }));
   m.def("storage_name", [](const py::object& storage) {
     HANDLE_TH_ERRORS

@@ -1,1 +1,1 @@
-"""For libraries that ask for a device by a list of names. Nothing here is imported until somebody does."""
+"""Integrations with libraries that have a fixed list of device names. torch_openreg itself does not import them."""

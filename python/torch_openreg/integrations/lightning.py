@@ -1,9 +1,9 @@
-"""The device for Lightning, which knows accelerators from a registry. Importing this module registers
+"""Registers the device with Lightning. Importing this module registers
 
 - the accelerator, under the device's name, with ``lightning.pytorch`` and ``lightning.fabric``;
-- a strategy, ``single_<name>``: Lightning's own choice for an accelerator that it does not know is the CPU.
+- a strategy, ``single_<name>``: Lightning's default strategy for an unknown accelerator uses the CPU.
 
-``mixed_precision`` makes the plugin for mixed precision: Lightning's own choice would be CUDA's autocast.
+``mixed_precision`` creates the mixed-precision plugin: Lightning's default would use CUDA's autocast.
 
     import torch_openreg.integrations.lightning as device
 
@@ -26,7 +26,7 @@ STRATEGY = f"single_{NAME}"
 
 
 class _Device:
-    """What both kinds of accelerators are asked."""
+    """Common methods of both accelerators."""
 
     def setup_device(self, device: torch.device) -> None:
         if device.type != NAME:
@@ -43,14 +43,14 @@ class _Device:
 
     @staticmethod
     def parse_devices(devices: int | str | list[int]) -> list[int]:
-        """``2``, ``"2"`` and ``-1`` are how many, ``[1]`` and ``"1,"`` are which."""
+        """``2``, ``"2"`` and ``-1`` (all) are counts, ``[1]`` and ``"1,"`` are indices."""
         count = torch.accelerator.device_count()
         if isinstance(devices, str):
             devices = [int(i) for i in devices.split(",") if i] if "," in devices else int(devices)
         chosen = list(range(count if devices == -1 else devices)) if isinstance(devices, int) else devices
         missing = [i for i in chosen if not 0 <= i < count]
         if missing:
-            raise ValueError(f"there is no {NAME} device {missing[0]}: there are {count}, from 0")
+            raise ValueError(f"invalid {NAME} device index {missing[0]}: there are {count} devices")
         return chosen
 
     @staticmethod
@@ -80,7 +80,7 @@ class FabricAccelerator(_Device, fabric_accelerators.Accelerator):
 
 
 class SingleDevice(strategies.SingleDeviceStrategy):
-    """One device; another than the first as ``strategy=SingleDevice("...:1")``."""
+    """Trains on one device, by default the first; ``strategy=SingleDevice("...:1")`` selects another."""
 
     strategy_name = STRATEGY
 
@@ -104,14 +104,14 @@ def fabric_mixed_precision(precision: str) -> fabric_plugins.MixedPrecision:
 
 
 def _register() -> None:
-    words = f"the {NAME} device"
-    accelerators.AcceleratorRegistry.register(NAME, Accelerator, description=words, override=True)
-    strategies.StrategyRegistry.register(STRATEGY, SingleDevice, description=words, override=True)
+    description = f"the {NAME} device"
+    accelerators.AcceleratorRegistry.register(NAME, Accelerator, description=description, override=True)
+    strategies.StrategyRegistry.register(STRATEGY, SingleDevice, description=description, override=True)
     fabric_accelerators.ACCELERATOR_REGISTRY.register(
-        NAME, FabricAccelerator, description=words, override=True
+        NAME, FabricAccelerator, description=description, override=True
     )
     fabric_strategies.STRATEGY_REGISTRY.register(
-        STRATEGY, FabricSingleDevice, description=words, override=True
+        STRATEGY, FabricSingleDevice, description=description, override=True
     )
 
 

@@ -1,12 +1,12 @@
-"""Operators for the device that are written in Python, with torch.library.
+"""Example operators for the device in Python, with torch.library.
 
-Importing this package defines them: ``torch.ops.openreg_library``. Nothing of ours imports it. Each module
-shows one way, for a backend author to copy:
+Importing this package registers them in ``torch.ops.openreg_library``. torch_openreg itself does not import it. Each
+module shows one API:
 
-- ``softcap``: a function, by ``torch.library.custom_op`` and its decorators. The usual way.
-- ``accumulate``: an operator that writes to its argument, by ``define`` and ``impl`` of schema and kernel.
+- ``softcap``: a functional operator, with ``torch.library.custom_op`` and its decorators. The usual way.
+- ``accumulate``: an operator that mutates its argument, with ``torch.library.define`` and ``impl``.
 
-The namespace is that of the operators and does not follow the device's name.
+The namespace does not depend on the device's name.
 """
 
 from torch_openreg.library.accumulate import accumulate_

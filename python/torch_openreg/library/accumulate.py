@@ -1,9 +1,8 @@
-"""An operator that writes to its argument: the schema says so, and the rest follows from it.
+"""An operator that mutates its argument.
 
-``define`` takes the schema as text and ``impl`` a kernel for a device; this is what ``custom_op`` does
-underneath. ``Tensor(a!)`` is what makes version counters, FakeTensor and torch.compile right.
-An operator that mutates has no derivative of its own: where one is wanted, define a function, as ``softcap``
-is.
+``define`` takes the schema as text and ``impl`` a kernel for a device; ``custom_op`` calls both. The annotation
+``Tensor(a!)`` in the schema is required for version counters, FakeTensor and torch.compile. A mutating operator has
+no derivative; if you need one, define a functional operator such as ``softcap``.
 """
 
 from typing import Any
@@ -19,7 +18,7 @@ torch.library.define(NAME, "(Tensor(a!) total, Tensor value, *, float weight=1.0
 
 @torch.library.impl(NAME, DEVICE_NAME)
 def _(total: torch.Tensor, value: torch.Tensor, *, weight: float = 1.0) -> None:
-    """total += weight * value, value being of any dtype: sums of half precision in single precision."""
+    """total += weight * value. ``value`` may have another dtype: half-precision values, single-precision total."""
     total.add_(value.to(total.dtype), alpha=weight)
 
 
@@ -39,7 +38,7 @@ def _(
 ) -> tuple[None, None]:
     total_dim, value_dim = in_dims
     if total_dim is None:
-        raise RuntimeError("vmap: accumulate_ cannot add a batch of values to a total that has no batch")
+        raise RuntimeError("vmap: accumulate_ cannot add batched values to an unbatched total")
     total = total.movedim(total_dim, 0)
     value = value.expand(total.shape) if value_dim is None else value.movedim(value_dim, 0)
     accumulate_(total, value, weight=weight)

@@ -1,11 +1,11 @@
-"""A function of a tensor: ``custom_op`` reads the schema from the annotations.
+"""A functional operator: ``custom_op`` reads the schema from the annotations.
 
-What is registered, and who asks for it:
+The registrations:
 
-- the implementation for the device: eager code. It is called below autograd, and what it calls is launched;
-- ``register_fake``: the result without the data, for FakeTensor and torch.compile;
+- the kernel for the device. It is called below autograd, and the operators that it calls are launched;
+- ``register_fake``: allocates the result, for FakeTensor and torch.compile;
 - ``register_autograd``: the derivative. It calls an operator too, so that graphs show it by name;
-- ``register_vmap``: what to do with one more dimension. Without it vmap calls the operator in a loop.
+- ``register_vmap``: the batching rule. Without it vmap calls the operator in a loop.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from torch_openreg._build import DEVICE_NAME
 
 @torch.library.custom_op("openreg_library::softcap", mutates_args=(), device_types=DEVICE_NAME)
 def softcap(x: torch.Tensor, cap: float) -> torch.Tensor:
-    """cap * tanh(x / cap): x where it is small, and never more than cap, as attention scores are kept."""
+    """cap * tanh(x / cap): close to x for small x, at most cap. Limits attention scores."""
     return torch.div(x, cap).tanh_().mul_(cap)
 
 

@@ -1,6 +1,6 @@
-"""``torch.openreg``: the device as users of ``torch.cuda`` know one.
+"""``torch.openreg``: the device's module, as ``torch.cuda``.
 
-Every name means what it means in ``torch.cuda``. Nothing here opens a device before it is used.
+Functions have the semantics of ``torch.cuda``. A device is opened at its first use.
 """
 
 from torch import OutOfMemoryError
@@ -145,13 +145,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "default_generators":  # made when somebody asks: counting devices is not for import time
+    if name == "default_generators":  # lazy: do not count devices at import
         from . import random
 
         return random.default_generators
-    if name == "_initialized":  # torch.utils.checkpoint asks, to know whether there are random states to keep
+    if name == "_initialized":  # read by torch.utils.checkpoint, to decide whether to save random states
         return is_initialized()
-    if name == "profiler":  # a room of its own, as torch.cuda.nvtx is
+    if name == "profiler":  # a submodule, as torch.cuda.nvtx; imported lazily
         from importlib import import_module
 
         return import_module(f"{__name__}.profiler")

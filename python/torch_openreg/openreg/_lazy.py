@@ -1,4 +1,4 @@
-"""The first use of the device, and what a fork makes of it."""
+"""Lazy initialization of the device, and detection of forked children."""
 
 import atexit
 import os
@@ -24,23 +24,23 @@ def _is_in_bad_fork() -> bool:
 
 
 def init() -> None:
-    """Makes the device ready, if nothing has yet. Every use does this by itself."""
+    """Initializes the device. Optional: the first use of the device does the same."""
     _lazy_init()
 
 
 def is_initialized() -> bool:
-    """Whether something has used the device in this process."""
+    """Whether the device has been used in this process."""
     return _initialized and not _in_bad_fork
 
 
 def _lazy_init() -> None:
-    """torch calls this before it first makes a tensor on the device."""
+    """Called by torch before it creates the first tensor on the device."""
     global _initialized
     if _in_bad_fork:
         raise RuntimeError(
             f"Cannot re-initialize {DEVICE_NAME} in forked subprocess. To use {DEVICE_NAME} with "
-            "multiprocessing, you must use the 'spawn' start method. (Neither the device's memory nor its "
-            "threads come along with a fork; 'forkserver' works too.)"
+            "multiprocessing, you must use the 'spawn' start method. (A forked child has neither the device's "
+            "memory nor its threads; 'forkserver' works too.)"
         )
     if not _initialized:
         _C.init()
@@ -49,6 +49,6 @@ def _lazy_init() -> None:
 
 
 def _finish() -> None:
-    """Pending work is done before the interpreter goes: a borrowed kernel may be Python."""
+    """Completes pending work before the interpreter exits: a kernel may be written in Python."""
     if not _in_bad_fork:
         _C.finish()

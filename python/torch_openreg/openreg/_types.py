@@ -1,7 +1,6 @@
-"""``torch.openreg.FloatTensor`` and its kin: a dtype on this device, as a type.
+"""Legacy tensor types such as ``torch.openreg.FloatTensor``.
 
-Older code says ``isinstance(t, torch.cuda.FloatTensor)`` or ``t.type("torch.cuda.FloatTensor")``; the same
-works here.
+Older code uses ``isinstance(t, torch.cuda.FloatTensor)`` or ``t.type("torch.cuda.FloatTensor")``.
 """
 
 from typing import Any
@@ -33,7 +32,7 @@ class _TensorType(type):
         )
 
     def __call__(cls, *args: Any) -> torch.Tensor:
-        """Sizes make an uninitialized tensor, one sequence or array a tensor of its elements."""
+        """Sizes return an uninitialized tensor; a sequence or array returns a tensor with its elements."""
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
             return torch.tensor(args[0], dtype=cls.dtype, device=DEVICE_NAME)
         size = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)

@@ -1,4 +1,4 @@
-"""Mixed precision: what ``torch.autocast`` asks of a device's module."""
+"""Mixed precision: functions that ``torch.autocast`` calls."""
 
 import torch
 
@@ -9,10 +9,10 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Always: the host has the kernels."""
+    """Always true: the CPU kernels support bfloat16."""
     return True
 
 
 def is_tf32_supported() -> bool:
-    """Never: the host multiplies float32 as float32."""
+    """Always false: float32 is computed in float32."""
     return False

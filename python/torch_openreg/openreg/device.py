@@ -1,4 +1,4 @@
-"""Devices: how many there are, which one is current, what one is."""
+"""Device count, current device, device properties."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ DeviceLike = torch.device | str | int | None
 
 
 def index_of(device: DeviceLike) -> int:
-    """The index that ``device`` names; the current device's for ``None`` or a device without an index.
+    """The index of ``device``; the current device for ``None`` or a device without an index.
 
-    A context that makes a device current names that device, as in ``torch.cuda``.
+    A ``torch.openreg.device`` context is accepted too, as in ``torch.cuda``.
     """
     if device is None:
         return _C.current_device()
@@ -35,7 +35,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of devices; 0 when they cannot be counted."""
+    """The number of devices; 0 if the runtime has an error."""
     return _C.device_count()
 
 
@@ -46,7 +46,7 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Makes ``device`` this thread's current one. A negative index changes nothing."""
+    """Makes ``device`` the current device of this thread. A negative index has no effect."""
     index = index_of(device)
     if index >= 0:
         _lazy_init()
@@ -54,7 +54,7 @@ def set_device(device: DeviceLike) -> None:
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Waits until all work of the device's streams is done."""
+    """Waits until all work on all streams of the device is complete."""
     _lazy_init()
     _C.synchronize(index_of(device))
 
@@ -64,7 +64,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> "_C.DeviceProperties":
-    """Name, total memory and so on; does not open the device."""
+    """Name, total memory and other properties. Does not open the device."""
     return _C.device_properties(index_of(device))
 
 
@@ -75,15 +75,15 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether one device reads the other's memory. All do; none is its own peer."""
+    """Whether the device can access memory of the peer. True for every other device."""
     index, peer = index_of(device), index_of(peer_device)
     for one in (index, peer):
-        _C.device_properties(one)  # raises for an index that no device has
+        _C.device_properties(one)  # raises for an invalid index
     return index != peer
 
 
 class device:
-    """Makes a device current for a ``with`` block; ``None`` or a negative index changes nothing."""
+    """Makes a device current for a ``with`` block; ``None`` or a negative index has no effect."""
 
     def __init__(self, device: Any) -> None:
         self.idx = -1 if device is None else index_of(device)
@@ -99,10 +99,10 @@ class device:
 
 
 class device_of(device):
-    """Makes the device of a tensor or storage current; one that lives elsewhere changes nothing."""
+    """Makes the device of a tensor or storage current; a tensor on another device type has no effect."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.get_device() if obj.device.type == DEVICE_NAME else -1)
 
 
-_DeviceContext = device  # under this name where a parameter is called `device`
+_DeviceContext = device  # for functions with a parameter named `device`

@@ -1,11 +1,11 @@
-"""DLPack: tensors of this device for other libraries, and theirs for us, in stream order.
+"""DLPack: exchange of tensors with other libraries, in stream order.
 
-torch 2.13 knows streams of CUDA only and does not recognize this device by its name: ``Tensor.__dlpack_device__``
-compares with "privateuse1", which a device that has a name is not called, ``Tensor.__dlpack__`` orders streams
-if the device is "cuda", and ``torch.from_dlpack`` tells the producer its stream if that is on CUDA. There is no
-hook for any of the three, so they are wrapped here; other devices go to torch's own as before.
+torch 2.13 supports only streams of CUDA, and not this device's name: ``Tensor.__dlpack_device__`` compares the name
+with "privateuse1", ``Tensor.__dlpack__`` orders streams only for "cuda", and ``torch.from_dlpack`` passes its stream to the
+producer only on CUDA. There is no hook for the three functions, so they are wrapped here; the wrappers call torch's own
+for other devices.
 
-A stream is the number that ``Stream.native_handle`` gives; None is the default stream, and -1 asks for no order.
+A stream is the integer ``Stream.native_handle``; None is the default stream, and -1 means no synchronization.
 """
 
 import functools
@@ -56,7 +56,7 @@ def _dlpack(
 
 
 def _order(number: int | None) -> None:
-    """Lets the consumer's stream wait for what the current one has been given."""
+    """Makes the consumer's stream wait for the current stream."""
     consumer: Stream = default_stream() if number is None else ExternalStream(number)
     producer = current_stream()
     if consumer.native_handle != producer.native_handle:
@@ -66,7 +66,7 @@ def _order(number: int | None) -> None:
 
 
 class _Ordered:
-    """A producer of this device, which is told our current stream if it wants to know."""
+    """Wraps a producer of this device and passes the current stream to it, if it accepts a stream."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -86,7 +86,9 @@ class _Ordered:
 def _from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
     if (
         hasattr(ext_tensor, "__dlpack__")
-        and not isinstance(ext_tensor, torch.Tensor)  # works on the stream that is current here
+        and not isinstance(
+            ext_tensor, torch.Tensor
+        )  # a torch.Tensor needs no ordering: it is used on the current stream
         and ext_tensor.__dlpack_device__()[0] == DLDeviceType.kDLExtDev
     ):
         ext_tensor = _Ordered(ext_tensor)

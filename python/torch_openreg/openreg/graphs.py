@@ -1,8 +1,8 @@
 """Graphs: the work of a stream, captured once and replayed without Python.
 
-``torch.accelerator.Graph`` is the graph itself; here is what ``torch.cuda`` has around one, under the same
-names. The memory that a capture allocates belongs to the graph's private pool; ``MemPool`` and
-``use_mem_pool`` give other code such a pool.
+``torch.accelerator.Graph`` is the graph itself; this module has the related functions of ``torch.cuda``. The memory
+that a capture allocates belongs to the graph's private pool; ``MemPool`` and ``use_mem_pool`` provide private pools
+outside of graphs.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ PoolHandle = tuple[int, int]
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether what the current stream is given is captured and does not run. Opens no device."""
+    """Whether the current stream is being captured. Does not open a device."""
     return _C.is_current_stream_capturing()
 
 
 def graph_pool_handle() -> PoolHandle:
-    """The number of a memory pool for graphs to share."""
+    """A new ID of a memory pool that graphs can share."""
     return _C.graph_pool_handle()
 
 
@@ -38,24 +38,26 @@ class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):  # type: ignore
     def __new__(cls, keep_graph: bool = False) -> "OpenRegGraph":
         _lazy_init()
         if not hasattr(torch.accelerator, "Graph"):
-            raise NotImplementedError(f"torch {torch.__version__} has no torch.accelerator.Graph; 2.13 has")
+            raise NotImplementedError(
+                f"torch {torch.__version__} has no torch.accelerator.Graph; graphs need torch 2.13"
+            )
         return super().__new__(cls, keep_graph)
 
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
 
     def capture_begin(self, pool: PoolHandle | None = None, capture_error_mode: str = "global") -> None:
-        """Begins to capture the current stream, which must not be the default one.
+        """Begins to capture the current stream, which must not be the default stream.
 
-        ``capture_error_mode`` says who must not free memory meanwhile: "global" every thread, "thread_local"
-        the calling one, "relaxed" nobody.
+        ``capture_error_mode`` selects the threads that must not free memory during the capture: "global" all threads,
+        "thread_local" the calling thread, "relaxed" none.
         """
         self.graph_pool = pool
         self.capture_error_mode = capture_error_mode
         super().capture_begin()
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Nothing to do: every generator that is used in the capture takes part. Refuses other devices'."""
+        """Only checks the device: every generator that the capture uses is registered automatically."""
         if generator.device.type != DEVICE_NAME:
             raise RuntimeError(
                 f"Expected a '{DEVICE_NAME}' device type for generator but found '{generator.device.type}'"
@@ -63,7 +65,7 @@ class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):  # type: ignore
 
 
 class graph:
-    """Captures the work of a ``with`` block into a graph, on a stream of its own or on ``stream``."""
+    """Captures the work of a ``with`` block into a graph, on ``stream`` or a default capture stream."""
 
     default_capture_stream: Stream | None = None
 
@@ -103,10 +105,10 @@ class graph:
 
 
 class MemPool:
-    """A private pool of device memory. What is allocated from it returns to it, and nobody else is given it.
+    """A private pool of device memory. Memory that is freed returns to the pool and is not used for other allocations.
 
-    When the object goes, so does the pool: its free memory at once, the rest with the tensors that hold it
-    and ``torch.accelerator.empty_cache``.
+    When the object is destroyed, free memory of the pool is released. The rest is released by
+    ``torch.accelerator.empty_cache`` after its tensors are destroyed.
     """
 
     def __init__(self) -> None:
@@ -120,7 +122,7 @@ class MemPool:
         return self._id
 
     def use_count(self) -> int:
-        """How many use the pool: this object, graphs, and ``use_mem_pool`` blocks that are open."""
+        """Number of users of the pool: this object, graphs, and active ``use_mem_pool`` blocks."""
         return _C.pool_users(self._device, self._id)
 
     def __del__(self) -> None:
@@ -131,7 +133,7 @@ class MemPool:
 
 @contextlib.contextmanager
 def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
-    """Allocations of this thread come from ``pool`` in a ``with`` block."""
+    """Allocates from ``pool`` in a ``with`` block, on this thread."""
     index = index_of(device)
     route = _C.begin_thread_route(index, pool.id)
     try:
@@ -148,15 +150,17 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: PoolHandle | None = None,
 ) -> Any:
-    """Callables whose forward is one graph and whose backward is another, for training loops.
+    """Returns callables whose forward and backward are graphs, for training loops.
 
-    ``sample_args`` has the shapes, dtypes and ``requires_grad`` of the real arguments, which are copied into
-    it. With a tuple of callables, ``sample_args`` is a tuple of their arguments; they share one pool and have
-    to be called in that order. A module is changed in place; in the other of its modes (training or not) it
-    runs as before.
+    ``sample_args`` has the shapes, dtypes and ``requires_grad`` of the real arguments, which are copied into it at each
+    call. With a tuple of callables, ``sample_args`` is a tuple of their arguments; they share one pool and must be
+    called in that order. A module is changed in place; if its training mode differs from that of the capture, it runs without
+    the graphs.
     """
     if torch.is_autocast_enabled(DEVICE_NAME) and torch.is_autocast_cache_enabled():
-        raise RuntimeError("make_graphed_callables cannot use autocast's cache: pass cache_enabled=False")
+        raise RuntimeError(
+            "make_graphed_callables does not support autocast caching: use torch.autocast(..., cache_enabled=False)"
+        )
     several = isinstance(callables, tuple)
     functions = callables if isinstance(callables, tuple) else (callables,)
     samples = sample_args if several else (sample_args,)
@@ -175,7 +179,7 @@ def make_graphed_callables(
     synchronize()
 
     pool = graph_pool_handle() if pool is None else pool
-    # In the order in which they will run, since memory that one has freed is the next one's.
+    # In the order of execution: a later capture reuses memory that an earlier one has freed.
     for part in parts:
         part.capture_forward(pool)
     for part in reversed(parts):
@@ -185,7 +189,7 @@ def make_graphed_callables(
 
 
 class _Part:
-    """One callable on its way to two graphs."""
+    """One callable with its forward and backward graph."""
 
     def __init__(self, function: Callable[..., Any], sample: tuple[Any, ...], allow_unused: bool) -> None:
         self.function = function
@@ -193,7 +197,7 @@ class _Part:
         self.allow_unused = allow_unused
         self.arguments = tuple(pytree.arg_tree_leaves(*sample))
         if not all(isinstance(argument, torch.Tensor) for argument in self.arguments):
-            raise TypeError("sample_args may hold nothing but tensors")
+            raise TypeError("sample_args must contain only tensors")
         self.parameters: tuple[torch.Tensor, ...] = ()
         if isinstance(function, torch.nn.Module):
             if function._backward_hooks or function._forward_hooks or function._forward_pre_hooks:
@@ -202,16 +206,16 @@ class _Part:
                 raise RuntimeError("the module has a buffer that requires gradients; make it a parameter")
             self.parameters = tuple(function.parameters())
         self.inputs = self.arguments + self.parameters
-        self.wanted = tuple(tensor for tensor in self.inputs if tensor.requires_grad)
+        self.differentiable_inputs = tuple(tensor for tensor in self.inputs if tensor.requires_grad)
         self.forward_graph = OpenRegGraph()
         self.backward_graph = OpenRegGraph()
 
     def gradients(self, outputs: list[torch.Tensor], grads: tuple[torch.Tensor, ...]) -> Any:
-        return torch.autograd.grad(outputs, self.wanted, grads, allow_unused=self.allow_unused)
+        return torch.autograd.grad(outputs, self.differentiable_inputs, grads, allow_unused=self.allow_unused)
 
     def warm_up(self) -> None:
         outputs = [o for o in pytree.tree_leaves(self.function(*self.sample)) if o.requires_grad]
-        if outputs and self.wanted:
+        if outputs and self.differentiable_inputs:
             self.gradients(outputs, tuple(torch.empty_like(output) for output in outputs))
 
     def capture_forward(self, pool: PoolHandle) -> None:
@@ -223,7 +227,7 @@ class _Part:
         self.grad_outputs = tuple(torch.empty_like(o) if o.requires_grad else None for o in self.outputs)
         self.grad_inputs: list[torch.Tensor | None] = [None] * len(self.inputs)
         outputs = [output for output in self.outputs if output.requires_grad]
-        if not outputs or not self.wanted:
+        if not outputs or not self.differentiable_inputs:
             return
         with graph(self.backward_graph, pool=pool):
             made = self.gradients(outputs, tuple(grad for grad in self.grad_outputs if grad is not None))
@@ -256,7 +260,7 @@ def _copy_into(static: torch.Tensor, given: torch.Tensor) -> None:
 
 
 def _node_for(part: _Part) -> type[torch.autograd.Function]:
-    """The autograd function whose forward and backward replay the part's graphs."""
+    """An autograd function whose forward and backward replay the graphs of ``part``."""
 
     class Graphed(torch.autograd.Function):
         @staticmethod

@@ -1,7 +1,7 @@
-"""Device and pinned memory: how much there is, who has it, what happened to it.
+"""Device and pinned memory: statistics, limits, settings, snapshots.
 
-Every name means what it means in ``torch.cuda.memory``. Sizes are in bytes; ``device`` is an index, a device or,
-by default, the current one.
+Functions have the semantics of ``torch.cuda.memory``. Sizes are in bytes; ``device`` is an index, a device or, by
+default, the current device.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ __all__ = [
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """``memory_stats`` as dictionaries in dictionaries; empty before the device's first use."""
+    """``memory_stats`` as nested dictionaries; empty before the first use of the device."""
     return _C.memory_stats(index_of(device)) if is_initialized() else {}
 
 
@@ -63,42 +63,42 @@ def memory_stats(device: DeviceLike = None) -> dict[str, int]:
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """What tensors have now."""
+    """Bytes currently allocated by tensors."""
     return memory_stats(device).get("allocated_bytes.all.current", 0)
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most that tensors had since the last reset of the peaks."""
+    """Peak of ``memory_allocated`` since the last ``reset_peak_memory_stats``."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """What tensors have, and what is cached."""
+    """Bytes currently reserved by the allocator: allocated by tensors, or cached."""
     return memory_stats(device).get("reserved_bytes.all.current", 0)
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most that was reserved since the last reset of the peaks."""
+    """Peak of ``memory_reserved`` since the last ``reset_peak_memory_stats``."""
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Every ``peak`` becomes what is current."""
+    """Sets every ``peak`` to the ``current`` value."""
     torch._C._accelerator_resetPeakStats(_checked(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Every ``allocated`` and ``freed`` becomes 0, and every ``num_...``."""
+    """Sets every ``allocated``, ``freed`` and ``num_...`` counter to 0."""
     torch._C._accelerator_resetAccumulatedStats(_checked(device))
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """What the device has left, and all that it has."""
+    """Free and total memory of the device."""
     return torch._C._accelerator_getMemoryInfo(_checked(device))
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """What this process has taken of the device, cached or not."""
+    """Used memory of the device, including cached memory."""
     free, total = mem_get_info(device)
     return total - free
 
@@ -120,7 +120,7 @@ _ROWS = [
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The statistics as a table for people; ``abbreviated`` leaves out the two pools."""
+    """The statistics as a printable table; ``abbreviated`` omits the rows of the small and large pool."""
     _lazy_init()
     index = index_of(device)
     stats = memory_stats(index)
@@ -154,7 +154,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
 
 
 def _row(stats: dict[str, int], key: str, label: str, kind: bool, scale: str) -> str:
-    """One line; the unit of each column is that of the ``scale`` row, so that a column can be read downwards."""
+    """One line. The unit of each column is chosen from the ``scale`` row, so that values in a column are comparable."""
     columns = []
     for column in ("current", "peak", "allocated", "freed"):
         amount, measure = stats[f"{key}.{column}"], float(stats[f"{scale}.{column}"])
@@ -170,13 +170,13 @@ def _row(stats: dict[str, int], key: str, label: str, kind: bool, scale: str) ->
 
 
 def empty_cache() -> None:
-    """Gives back to the devices what is cached and shared with nothing in use."""
+    """Releases cached segments without blocks in use to the devices."""
     if is_initialized():
         torch._C._accelerator_emptyCache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """This process reserves at most that part of the device's memory; more is an ``OutOfMemoryError``."""
+    """Limits the memory that this process reserves to a fraction of the device's memory."""
     if not isinstance(fraction, float):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
     if not 0 <= fraction <= 1:
@@ -189,14 +189,14 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
 
 
 def caching_allocator_enable(value: bool = True) -> None:
-    """Without caching, freed memory goes back to the device at once: slow, and good for finding who uses it."""
+    """Enables or disables caching. Without caching, freed memory is released immediately: slow, for debugging."""
     if is_initialized():
         _C.set_caching(value)
 
 
 @contextlib.contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
-    """No caching for a ``with`` block, in the whole process."""
+    """Disables caching for a ``with`` block, process-wide."""
     before = _C.is_caching()
     _C.set_caching(False)
     try:
@@ -206,19 +206,19 @@ def caching_allocator_disabled() -> Iterator[None]:
 
 
 def get_allocator_backend() -> str:
-    """Always ``"native"``: the pool of this package."""
+    """Always ``"native"``."""
     return "native"
 
 
 def _set_allocator_settings(env: str) -> None:
-    """What ``OPENREG_ALLOC_CONF`` says, said now. What the text leaves out is as the environment says."""
+    """Sets allocator settings in the format of ``OPENREG_ALLOC_CONF``; other keys have their environment values."""
     _C.set_allocator_settings(env)
 
 
 def caching_allocator_alloc(
     size: int, device: DeviceLike = None, stream: "torch.Stream | int | None" = None
 ) -> int:
-    """Memory without a tensor: its address. ``stream`` is a stream or a native handle of one."""
+    """Allocates memory without a tensor and returns its address. ``stream`` is a stream or a native handle."""
     index = _checked(device)
     if stream is None:
         stream = current_stream(index)
@@ -227,14 +227,16 @@ def caching_allocator_alloc(
     elif isinstance(stream, torch.Stream):
         stream_id, owner = stream.stream_id, stream.device_index
     else:
-        raise TypeError(f"the stream is a {type(stream).__name__}: use a stream or its native handle")
+        raise TypeError(
+            f"invalid type {type(stream).__name__} for stream: expected a torch.Stream or a native handle"
+        )
     if owner != index:
         raise ValueError(f"the stream belongs to device {owner}, not to device {index}")
     return _C.raw_allocate(size, stream_id, index)
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Gives back what ``caching_allocator_alloc`` gave."""
+    """Frees memory from ``caching_allocator_alloc``."""
     _C.raw_delete(mem_ptr)
 
 
@@ -242,7 +244,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """``host_memory_stats`` as dictionaries in dictionaries; empty before the device's first use."""
+    """``host_memory_stats`` as nested dictionaries; empty before the first use of the device."""
     return _C.host_memory_stats() if is_initialized() else {}
 
 
@@ -260,7 +262,7 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def empty_host_cache() -> None:
-    """Frees the pinned memory that is cached."""
+    """Releases cached pinned memory."""
     _C.empty_host_cache()
 
 
@@ -270,7 +272,7 @@ def empty_host_cache() -> None:
 def memory_snapshot(
     mempool_id: tuple[int, int] | None = None, include_traces: bool = True
 ) -> list[dict[str, Any]]:
-    """The segments of all devices, with their blocks; those of one pool if it is named."""
+    """The segments of all devices with their blocks, or only those of the pool ``mempool_id``."""
     segments, _ = _C.memory_snapshot(False)
     return [one for one in segments if mempool_id in (None, (0, 0), one["segment_pool_id"])]
 
@@ -289,11 +291,11 @@ def _record_memory_history(
     global_record_annotations: bool = False,
     skip_actions: list[str] | None = None,
 ) -> None:
-    """Keeps what happens to memory, and the stacks of those who did it, for ``_snapshot``.
+    """Records allocations and frees with their stacks, for ``_snapshot``.
 
-    ``enabled``: ``"state"`` for what is in use, ``"all"`` for every allocation and free, ``None`` for nothing.
-    ``context``: for what stacks are kept. ``stacks``: of ``"python"``, or ``"all"`` with C++. As in ``torch.cuda``
-    it is for all devices, whatever ``device`` says.
+    ``enabled``: ``"state"`` records memory in use, ``"all"`` every allocation and free, ``None`` disables recording.
+    ``context``: the events for which stacks are recorded. ``stacks``: ``"python"``, or ``"all"`` to include C++ frames.
+    As in ``torch.cuda``, it applies to all devices; ``device`` is ignored.
     """
     for name, value, known in (
         ("enabled", enabled, (None, "state", "all")),
@@ -301,7 +303,7 @@ def _record_memory_history(
         ("stacks", stacks, ("python", "all")),
     ):
         if value not in known:
-            raise RuntimeError(f"{name} is {value!r}: use one of {', '.join(map(repr, known))}")
+            raise RuntimeError(f"invalid {name} {value!r}: expected one of {', '.join(map(repr, known))}")
     _lazy_init()
     entries = max_entries if enabled == "all" else 1
     _C.record_memory_history(
@@ -315,7 +317,7 @@ def _record_memory_history(
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Segments and history of all devices, in the form that ``torch.cuda._memory_viz`` reads."""
+    """Segments and history of all devices, in the format of ``torch.cuda._memory_viz``."""
     segments, traces = _C.memory_snapshot(True)
     return {
         "segments": segments,
@@ -326,7 +328,7 @@ def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -
 
 
 def _dump_snapshot(filename: "str | PathLike[str]" = "dump_snapshot.pickle") -> None:
-    """``_snapshot`` in a file, as the viewer at pytorch.org/memory_viz opens it."""
+    """Writes ``_snapshot`` to a file for the viewer at pytorch.org/memory_viz."""
     with open(filename, "wb") as file:
         pickle.dump(_snapshot(), file)
 
@@ -334,7 +336,7 @@ def _dump_snapshot(filename: "str | PathLike[str]" = "dump_snapshot.pickle") -> 
 def _checked(device: DeviceLike) -> int:
     _lazy_init()
     index = index_of(device)
-    _C.device_properties(index)  # raises for an index that no device has
+    _C.device_properties(index)  # raises for an invalid index
     return index
 
 

@@ -1,6 +1,6 @@
-"""What operators do: statistics, and tests that fail when the host waits or a borrowed kernel runs.
+"""Operator statistics, sync debug mode, and errors for operators that run on CPU kernels.
 
-All of it is process-wide, as ``torch.cuda.set_sync_debug_mode`` is: backward runs on threads of its own.
+All settings are process-wide, as ``torch.cuda.set_sync_debug_mode`` is: backward runs on other threads.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from torch_openreg._build import DEVICE_NAME
 
 
 class OperatorStats(NamedTuple):
-    """What was noted of one operator."""
+    """Statistics of one operator."""
 
     calls: int
-    launches: int  #: calls that went to the device with no need to wait for it
-    cache_hits: int  #: of the launch cache, which knows the shapes of results
+    launches: int  #: asynchronous calls
+    cache_hits: int  #: of the launch cache, which stores output shapes
     cache_misses: int
-    waits: int  #: calls for which the host waited
+    waits: int  #: calls that synchronized
     bytes: int  #: of the results, or copied
-    host_seconds: float  #: from the call to its return
+    host_seconds: float  #: time in the calls
 
 
 class OperatorTotals(NamedTuple):
-    """What was noted of all operators together."""
+    """Sums over all operators."""
 
     launches: int
     cache_hits: int
@@ -41,7 +41,7 @@ class OperatorTotals(NamedTuple):
 
 @contextlib.contextmanager
 def record_operator_stats() -> Iterator[None]:
-    """Keeps statistics of each operator inside of the block. Blocks may nest and overlap."""
+    """Records statistics of each operator inside the block. Blocks may nest and overlap."""
     _C.record_operators(True)
     try:
         yield
@@ -50,7 +50,7 @@ def record_operator_stats() -> Iterator[None]:
 
 
 def operator_stats() -> dict[str, OperatorStats]:
-    """What was recorded since the last reset, by name: ``"aten::add.Tensor"``."""
+    """Statistics recorded since the last reset, by operator name: ``"aten::add.Tensor"``."""
     return {name: OperatorStats(*record) for name, record in _C.operator_records().items()}
 
 
@@ -59,20 +59,20 @@ def reset_operator_stats() -> None:
 
 
 def operator_totals() -> OperatorTotals:
-    """Totals since the process began. They are always counted and never reset: take the difference of two."""
+    """Totals since the start of the process. Always counted and never reset; compute differences."""
     return OperatorTotals(*_C.operator_totals())
 
 
-# ---- Waits
+# ---- Sync debug mode
 
 _SYNC_MODES = ("default", "warn", "error")
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """As ``torch.cuda.set_sync_debug_mode``: what happens when an operator makes the host wait.
+    """As ``torch.cuda.set_sync_debug_mode``: reports operators that synchronize.
 
-    "default" or 0: nothing. "warn" or 1: a warning. "error" or 2: a ``RuntimeError``, before it waits. Both
-    name the operator. Explicit synchronization does not count.
+    "default" or 0: no report. "warn" or 1: a warning. "error" or 2: a ``RuntimeError``, before the synchronization.
+    Both name the operator. Explicit synchronization is not reported.
     """
     if isinstance(debug_mode, str):
         if debug_mode not in _SYNC_MODES:
@@ -91,8 +91,9 @@ def get_sync_debug_mode() -> int:
 
 
 class assert_no_sync:
-    """Fails with an ``AssertionError`` that names operator and line if an operator inside of the block makes
-    the host wait. It fails before the wait, and at the end of the block if the code inside caught that.
+    """Raises an ``AssertionError`` with operator and line if an operator inside the block synchronizes.
+
+    It is raised before the synchronization, or at the end of the block if code inside the block caught the error.
     """
 
     def __enter__(self) -> None:
@@ -111,13 +112,13 @@ class assert_no_sync:
             raise AssertionError(f"{error}, {_place(trace)}") from error
         if error is None:
             raise AssertionError(
-                f"the host waited for {DEVICE_NAME} in a block that must not wait, {waits - self._waits} "
-                f"time(s), last for '{operator}'; the error that said so was caught inside of the block"
+                f"{DEVICE_NAME} was synchronized in an assert_no_sync block {waits - self._waits} time(s), "
+                f"the last time by '{operator}'; the error was caught inside the block"
             )
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The innermost line of the program, which is not torch's, and what it says."""
+    """The innermost line outside of torch, with its source text."""
     inside_torch = os.path.dirname(torch.__file__) + os.sep
     file, line = "an unknown file", 0
     while trace is not None:
@@ -127,24 +128,24 @@ def _place(trace: TracebackType | None) -> str:
     return f"at {file}:{line}: {linecache.getline(file, line).strip()}"
 
 
-# ---- Borrowed kernels
+# ---- CPU kernels
 
 _RESPONSES = ("allow", "warn", "error")
 
 
 class fallback:
-    """What happens in a ``with`` block when an operator runs on a CPU kernel for want of its own.
+    """Reports operators in a ``with`` block that run on a CPU kernel because there is no device kernel.
 
-    "allow": nothing, the default. "warn": a warning. "error": ``NotImplementedError``, as on a device that
-    has no fallback. Both name the operator. ``allow`` is one or more operators to which that does not apply, as names
-    (``"aten::add.Tensor"``, or ``"aten::add"`` for all overloads) or as members of ``torch.ops``. An inner
-    block replaces all of what an outer one says.
+    "allow" (the default): no report. "warn": a warning. "error": ``NotImplementedError``, as on a device without a
+    fallback. Both name the operator. ``allow`` is one or more operators that are not reported, as names
+    (``"aten::add.Tensor"``, or ``"aten::add"`` for all overloads) or as members of ``torch.ops``. An inner block
+    replaces all settings of an outer block.
     """
 
     def __init__(self, response: str, allow: str | Iterable[Any] = ()) -> None:
         if response not in _RESPONSES:
             raise ValueError(
-                f"there is no response {response!r}: use one of {', '.join(map(repr, _RESPONSES))}"
+                f"invalid response {response!r}: expected one of {', '.join(map(repr, _RESPONSES))}"
             )
         names = [allow] if isinstance(allow, str) else allow
         self._inside = _RESPONSES.index(response), [_name(operator) for operator in names]
@@ -166,6 +167,6 @@ def _name(operator: Any) -> str:
     known = torch._C._dispatch_get_all_op_names()
     if not any(one == name or one.startswith(f"{name}.") for one in known):
         raise ValueError(
-            f"there is no operator {operator!r}: names look like 'aten::add.Tensor' or 'aten::add'"
+            f"unknown operator {operator!r}: expected a name such as 'aten::add.Tensor' or 'aten::add'"
         )
     return name

@@ -1,7 +1,7 @@
-"""Tensors and events between processes, as ``torch.multiprocessing`` sends them.
+"""Reducers that send tensors and events to other processes through ``torch.multiprocessing``.
 
-A tensor of this device is sent by telling the receiver where its memory is. ``torch.multiprocessing`` takes a
-tensor apart into its metadata and its storage, so the storage is all that needs a reducer of ours.
+A tensor is sent as a handle of its memory. ``torch.multiprocessing`` splits a tensor into metadata and storage, so only
+the storage needs a reducer here.
 """
 
 from multiprocessing.reduction import ForkingPickler
@@ -18,16 +18,16 @@ from .stream import Event
 
 
 def ipc_collect() -> None:
-    """Gives back memory that was sent to other processes, was freed here, and that none of them has any more.
+    """Frees memory of sent tensors that were destroyed here and that no other process uses any more.
 
-    That also happens whenever something is sent or a tensor that was sent goes, and before memory runs out.
+    This also happens when a tensor is sent, when a sent tensor is destroyed, and before an out-of-memory error.
     """
     _lazy_init()
     _C.collect_shared()
 
 
 def reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
-    """What ``torch.multiprocessing`` pickles in place of a storage."""
+    """Reducer of storages, for ``torch.multiprocessing``."""
     if storage.device.type != DEVICE_NAME:
         return reductions.reduce_storage(storage)
     return rebuild_storage, _C.share_storage(storage)

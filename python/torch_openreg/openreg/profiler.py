@@ -1,8 +1,8 @@
-"""Ranges in the way of ``torch.cuda.nvtx``, and the runtime's trace.
+"""Ranges as in ``torch.cuda.nvtx``, and the runtime's trace.
 
-``torch.profiler`` itself needs nothing from here: ``ProfilerActivity.PrivateUse1`` is the device. A range that is
-pushed here is a ``record_function`` range for ``torch.profiler``, and a range of the runtime's trace for whatever
-listens there, ``record`` for instance.
+``torch.profiler`` does not need this module: ``ProfilerActivity.PrivateUse1`` is the device. A range of this module is
+a ``record_function`` range for ``torch.profiler``, and a range of the runtime's trace for its subscriber, such as
+``record``.
 """
 
 import builtins
@@ -22,17 +22,17 @@ from .device import device_count, synchronize
 
 
 def range_push(msg: str) -> int:
-    """Begins a range that nests in this thread's others. Returns its depth, 0 for the outermost."""
+    """Begins a range, nested in the open ranges of this thread. Returns its depth, 0 for the outermost."""
     return _C.range_push(msg)
 
 
 def range_pop() -> int:
-    """Ends the range that this thread began last. Returns its depth."""
+    """Ends the innermost range of this thread. Returns its depth."""
     return _C.range_pop()
 
 
 def range_start(msg: str) -> int:
-    """Begins a range that need not nest. Returns the id with which ``range_end`` ends it, on any thread."""
+    """Begins a range that need not nest. Returns its ID for ``range_end``, which any thread may call."""
     return _C.range_start(msg)
 
 
@@ -41,13 +41,13 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """Marks this moment."""
+    """Records an instant event."""
     _C.mark(msg)
 
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """A range around a block or, as a decorator, a function. ``args`` and ``kwargs`` go to ``msg.format``."""
+    """Context manager or decorator for a range. ``args`` and ``kwargs`` are passed to ``msg.format``."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield
@@ -56,10 +56,10 @@ def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
 
 
 class emit_ranges:
-    """While it is on, every operator is a range of the runtime's trace: what
-    ``torch.autograd.profiler.emit_nvtx`` is for CUDA. ``record_shapes`` appends the sizes of the arguments.
+    """Emits every operator in a ``with`` block as a range of the runtime's trace, as
+    ``torch.autograd.profiler.emit_nvtx`` for CUDA. ``record_shapes`` appends the sizes of the arguments.
 
-    It cannot be on together with ``torch.profiler``: each is the profiler of its thread.
+    It cannot be used together with ``torch.profiler``: a thread has only one profiler.
     """
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
@@ -71,9 +71,9 @@ class emit_ranges:
         if not self.enabled:
             return self
         if self._entered:
-            raise RuntimeError("emit_ranges is on already and cannot be entered twice")
+            raise RuntimeError("emit_ranges is already active and cannot be entered twice")
         if torch.autograd._profiler_enabled():
-            raise RuntimeError("a profiler is on in this thread; leave it before emit_ranges begins")
+            raise RuntimeError("a profiler is already active in this thread; stop it before emit_ranges")
         self._entered = True
         config = ProfilerConfig(
             ProfilerState.PRIVATEUSE1,
@@ -101,28 +101,26 @@ _KINDS = ("kernel", "memcpy", "memset", "host function", "synchronize", "range",
 
 
 class Record(NamedTuple):
-    """One thing that the runtime was asked to do, or that the program said. Times are nanoseconds of
-    ``time.monotonic_ns``.
-    """
+    """One activity of the runtime, range or mark. Times are in nanoseconds of ``time.monotonic_ns``."""
 
     kind: str  #: "kernel", "memcpy", "memset", "host function", "synchronize", "range" or "mark"
     name: str
-    function: str  #: of openreg.h that was called
+    function: str  #: the called function of openreg.h
     device: int  #: -1 for ranges and marks
-    stream: int  #: the number that torch gives it; 1000 and more for streams that torch did not make
+    stream: int  #: stream ID in torch; 1000 and more for external streams
     correlation: int
     bytes: int
-    thread: int  #: that called
-    call: tuple[int, int] | None  #: begin and end of the call; none for what ends with its call
-    work: tuple[int, int] | None  #: begin and end of the work; none if it has not finished
+    thread: int  #: the calling thread
+    call: tuple[int, int] | None  #: start and end of the call; None for synchronous activities
+    work: tuple[int, int] | None  #: start and end of the work; None if it is not complete
     result: str
 
 
 class record:
-    """Records the runtime's trace in a block; ``records`` has it afterwards, in the order of the calls.
+    """Records the runtime's trace in a ``with`` block; ``records`` has it afterwards, in the order of the calls.
 
-    The device is waited for at the end, so that what was launched has finished. One at a time in a process, and
-    not together with a profile of the device.
+    The end of the block synchronizes all devices, so that launched work is complete. Only one can be active in a
+    process, and not together with ``torch.profiler`` on the device.
     """
 
     records: list[Record]

@@ -1,6 +1,6 @@
 """Random numbers: each device has a generator whose state is a seed and an offset.
 
-Launch order alone decides the numbers, whatever the schedule and however many streams; see docs/guide/random.md.
+The numbers depend only on the order of launches, not on the schedule or the streams; see docs/guide/random.md.
 """
 
 import functools
@@ -15,7 +15,7 @@ from .device import DeviceLike, device_count, index_of
 
 @functools.cache
 def default_generator(index: int) -> torch.Generator:
-    """The generator that operators of that device use when none is given."""
+    """The default generator of the device."""
     return _C.default_generator(index)
 
 
@@ -37,12 +37,12 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seeds the current device's generator with a number that nobody knows before."""
+    """Seeds the current device's generator with a non-deterministic seed."""
     default_generator(_C.current_device()).seed()
 
 
 def seed_all() -> None:
-    """Seeds the generators of all devices with one number that nobody knows before."""
+    """Seeds the generators of all devices with one non-deterministic seed."""
     manual_seed_all(default_generator(_C.current_device()).seed())
 
 
@@ -52,7 +52,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
-    """The state of a device's generator: 16 bytes on the host."""
+    """The state of a device's generator: a CPU tensor of 16 bytes."""
     return default_generator(index_of(device)).get_state()
 
 

@@ -1,10 +1,10 @@
-"""When work runs: three schedules, for the whole process.
+"""The three schedules; the setting is process-wide.
 
-``async``, the default: operators return before they have run. ``blocking``: an operator has run when its call
-returns, so an error is raised at its own line. ``adversarial``: streams are delayed and interleaved as badly
-as the ordering rules permit, decided by the seed, to bring out synchronization that the program lacks.
+``async``, the default: operators return before they have run. ``blocking``: an operator is complete when its call
+returns, so an error has the right traceback. ``adversarial``: streams are delayed and interleaved at random within the
+ordering rules, to expose missing synchronization in the program; the seed makes it reproducible.
 
-The environment decides at first: ``OPENREG_SCHEDULE`` is one of these names, ``OPENREG_SEED`` a number.
+The defaults are the environment variables ``OPENREG_SCHEDULE`` (one of these names) and ``OPENREG_SEED`` (an integer).
 """
 
 from typing import NamedTuple
@@ -20,22 +20,22 @@ class Schedule(NamedTuple):
 
 
 def get_schedule() -> Schedule:
-    """The schedule in force and its seed. ``set_schedule(*get_schedule())`` changes nothing."""
+    """The current schedule and its seed."""
     code, seed = _C.get_schedule()
     return Schedule(SCHEDULES[code], seed)
 
 
 def set_schedule(name: str, seed: int = 0) -> None:
-    """Work that is submitted from now on, by any thread, follows the schedule."""
+    """Sets the schedule for work that any thread submits from now on."""
     if name not in SCHEDULES:
-        raise ValueError(f"there is no schedule {name!r}: use one of {', '.join(map(repr, SCHEDULES))}")
+        raise ValueError(f"invalid schedule {name!r}: expected one of {', '.join(map(repr, SCHEDULES))}")
     if not 0 <= seed < 1 << 64:
-        raise ValueError(f"the seed is {seed}: use a number from 0 to 2**64 - 1")
+        raise ValueError(f"invalid seed {seed}: expected an integer from 0 to 2**64 - 1")
     _C.set_schedule(SCHEDULES.index(name), seed)
 
 
 class schedule:
-    """Sets the schedule for a ``with`` block, and the one before it afterwards. Blocks may nest."""
+    """Sets the schedule for a ``with`` block and restores the previous one afterwards. Blocks may nest."""
 
     def __init__(self, name: str, seed: int = 0) -> None:
         self._inside = Schedule(name, seed)

@@ -13,13 +13,13 @@ from .device import DeviceLike, index_of
 
 
 class Stream(torch.Stream):
-    """A queue of work that the device does in order.
+    """A queue of work that runs in order.
 
-    Streams come from a pool and live as long as the process. ``priority`` is 0 or negative; a negative one is
-    urgent.
+    Streams come from a pool and exist for the lifetime of the process. ``priority`` is 0 or negative; lower numbers
+    have higher priority.
     """
 
-    native_handle: int  # torch.Stream has it, and its stubs do not say so
+    native_handle: int  # missing in the stubs of torch.Stream
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Self:
         _lazy_init()
@@ -33,7 +33,7 @@ class Stream(torch.Stream):
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The least and the most urgent priority: a smaller number is more urgent."""
+        """The least and the greatest priority; lower numbers have higher priority."""
         properties = _C.device_properties(_C.current_device())
         return properties.least_priority, properties.greatest_priority
 
@@ -48,7 +48,7 @@ class Stream(torch.Stream):
 
 
 class ExternalStream(Stream):
-    """A stream that other code made with the runtime's ``orStreamCreate``; ``stream_ptr`` is its handle."""
+    """A stream that was created with the runtime's ``orStreamCreate``; ``stream_ptr`` is its handle."""
 
     def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs: Any) -> Self:
         stream_id, index = _C.external_stream_id(stream_ptr)
@@ -58,21 +58,21 @@ class ExternalStream(Stream):
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> ExternalStream:
-    """The stream behind a native handle, as ``ExternalStream``."""
+    """The stream of a native handle, as ``ExternalStream``."""
     return ExternalStream(data_ptr, device)
 
 
 class Event(torch.Event):
-    """A point in a stream: to wait for, to ask after, and with ``enable_timing`` to measure between.
+    """A point in a stream, to wait for, to query, and with ``enable_timing`` to measure time.
 
-    With ``interprocess`` it can be sent to other processes, which then record it and wait for it as well.
+    With ``interprocess`` it can be sent to other processes, which can record it and wait for it too.
     """
 
     _interprocess: bool
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
         if interprocess and enable_timing:
-            raise ValueError("an interprocess event has no timing; leave out enable_timing")
+            raise ValueError("an interprocess event does not support timing; use enable_timing=False")
         event = super().__new__(
             cls, DEVICE_NAME, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
@@ -81,35 +81,35 @@ class Event(torch.Event):
 
     @classmethod
     def from_ipc_handle(cls, device: DeviceLike, handle: bytes) -> "Event":
-        """The event that another process has made, from what its ``ipc_handle`` returned there."""
+        """Opens an event of another process from the result of its ``ipc_handle``."""
         _lazy_init()
         event = cls(interprocess=True)
         _C.open_interprocess_event(event, _checked(device), handle)
         return event
 
     def ipc_handle(self) -> bytes:
-        """What another process needs to have this event. An event never recorded is the current device's."""
+        """A handle with which another process can open this event. Binds an unrecorded event to the current device."""
         if not self._interprocess:
-            raise RuntimeError("the event is this process's own; make it with interprocess=True")
+            raise RuntimeError("the event is not an interprocess event; create it with interprocess=True")
         if not self.event_id:
             _lazy_init()
             _C.make_interprocess_event(self, _C.current_device())
         return _C.event_ipc_handle(self.event_id)
 
     def record(self, stream: "torch.Stream | None" = None) -> None:
-        """Marks the point to which ``stream``, or the current one, has been given work."""
+        """Records the event on ``stream``, or on the current stream."""
         if self._interprocess and not self.event_id:
             _lazy_init()
             _C.make_interprocess_event(self, _C.current_device() if stream is None else stream.device_index)
         super().record(stream)
 
     def elapsed_time(self, end_event: torch.Event) -> float:
-        """Milliseconds between the records of this event and of ``end_event``."""
+        """Milliseconds between the records of this event and ``end_event``."""
         return _C.elapsed_time(self.event_id, end_event.event_id)
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """The stream that work for the device goes to on this thread."""
+    """The current stream of this thread on the device."""
     _lazy_init()
     stream = torch._C._accelerator_getStream(_checked(device))
     return _as_stream(stream)
@@ -122,14 +122,14 @@ def default_stream(device: DeviceLike = None) -> Stream:
 
 
 def set_stream(stream: "torch.Stream | None") -> None:
-    """Makes ``stream`` current on its device, and its device current. ``None`` changes nothing."""
+    """Makes ``stream`` and its device current. ``None`` has no effect."""
     if stream is not None:
         _lazy_init()
         torch._C._accelerator_setStream(stream)
 
 
 class StreamContext:
-    """Makes a stream, and its device, current for a ``with`` block; ``None`` changes nothing."""
+    """Makes a stream and its device current for a ``with`` block; ``None`` has no effect."""
 
     def __init__(self, stream: "torch.Stream | None") -> None:
         self.stream = stream
@@ -154,14 +154,14 @@ def stream(stream: "torch.Stream | None") -> StreamContext:
 
 
 def _sleep(cycles: int) -> None:
-    """Occupies the current stream for this many cycles of a clock of 1 GHz, and returns at once."""
+    """Occupies the current stream for this many cycles of a 1 GHz clock. Asynchronous."""
     _lazy_init()
     _C.sleep(cycles)
 
 
 def _checked(device: DeviceLike) -> int:
     index = index_of(device)
-    _C.device_properties(index)  # raises for an index that no device has
+    _C.device_properties(index)  # raises for an invalid index
     return index
 
 

@@ -1,16 +1,19 @@
-"""``python -m torch_openreg timeline``: the streams of a Chrome trace as a picture, one page that needs nothing."""
+"""``python -m torch_openreg timeline``: renders a Chrome trace as one self-contained HTML page."""
 
 import argparse
 import sys
 from pathlib import Path
 
-HELP = "draw the streams of a profiler's Chrome trace as one HTML page"
+HELP = "render a Chrome trace of the profiler as one HTML page"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", type=Path, help="what export_chrome_trace wrote: a .json or .json.gz file")
+    parser.add_argument("trace", type=Path, help="a .json or .json.gz file from export_chrome_trace")
     parser.add_argument(
-        "-o", "--output", type=Path, help="the page to write; default: beside the trace, with .html"
+        "-o",
+        "--output",
+        type=Path,
+        help="the HTML file; default: the path of the trace with the suffix .html",
     )
     parser.add_argument("--title", help="the heading of the page; default: the name of the trace")
 

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the rows of a trace on one canvas. All of the state is here; the events are columns of numbers in `data`.
+// Draws the rows of a trace on one canvas. The events are columns of numbers in `data`.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const canvas = document.getElementById("picture");
@@ -11,9 +11,9 @@
   const LABELS = 176, RULER = 26, LANE = 19, GAP = 8, HEADING = 24;
   const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
 
-  // ---- What lies where
+  // ---- Layout
 
-  // A row's events in lanes, one for each depth, in the order of time.
+  // A row's events in lanes, one for each depth, in order of time.
   const rows = data.rows.map((row, index) => ({ ...row, index, lanes: [], folded: false, top: 0, height: 0 }));
   for (let i = 0; i < count; ++i) {
     const lanes = rows[data.row[i]].lanes;
@@ -45,11 +45,11 @@
   }
   let contentHeight = layOut();
 
-  // ---- What is seen
+  // ---- Visible range
 
   const view = { from: 0, to: 1, top: 0 };
   let width = 0, height = 0, hovered = -1, selected = -1, search = "", matches = null, frame = 0;
-  const colours = {};
+  const colors = {};
 
   const plot = () => Math.max(width - LABELS, 1);
   const toX = time => LABELS + ((time - view.from) / (view.to - view.from)) * plot();
@@ -61,7 +61,7 @@
     const middle = (from + to) / 2;
     view.from = Math.min(Math.max(middle - span / 2, -margin), data.duration + margin - span);
     view.to = view.from + span;
-    ask();
+    redraw();
   }
   const showAll = () => show(-data.duration * 0.02, data.duration * 1.02);
   function zoom(factor, time) {
@@ -69,20 +69,20 @@
   }
   function scroll(by) {
     view.top = Math.min(Math.max(view.top + by, 0), Math.max(contentHeight - height + 8, 0));
-    ask();
+    redraw();
   }
-  function ask() {
+  function redraw() {
     if (!frame) frame = requestAnimationFrame(draw);
   }
 
-  function readColours() {
+  function readColors() {
     const style = getComputedStyle(document.documentElement);
     for (const name of ["page", "panel", "line", "faint", "text", "soft", "accent", "arrow", "dim", "on-bar"]) {
-      colours[name] = style.getPropertyValue("--" + name).trim();
+      colors[name] = style.getPropertyValue("--" + name).trim();
     }
-    colours.category = data.categories.map(({ key }) => style.getPropertyValue("--" + key).trim());
-    // The same name has the same tint wherever it is.
-    colours.tint = data.names.map(name => {
+    colors.category = data.categories.map(({ key }) => style.getPropertyValue("--" + key).trim());
+    // Equal names have the same tint.
+    colors.tint = data.names.map(name => {
       let hash = 7;
       for (let i = 0; i < name.length; ++i) hash = (hash * 31 + name.charCodeAt(i)) | 0;
       return ((hash >>> 0) % 5) * 0.055;
@@ -90,7 +90,7 @@
     pen.font = FONT;
   }
 
-  // ---- Words
+  // ---- Text
 
   const digits = value => (value >= 100 ? 0 : value >= 10 ? 1 : 2);
   function duration(us) {
@@ -108,19 +108,19 @@
   }
   const nameOf = i => data.names[data.name[i]];
 
-  function facts(i) {
+  function describe(i) {
     const list = [
-      ["what", data.categories[data.category[i]].label],
-      ["begins at", duration(data.start[i])],
-      ["takes", duration(data.length[i])],
-      ["where", rows[data.row[i]].device ? rows[data.row[i]].group + ", " + rows[data.row[i]].name : rows[data.row[i]].name],
+      ["category", data.categories[data.category[i]].label],
+      ["start", duration(data.start[i])],
+      ["duration", duration(data.length[i])],
+      ["row", rows[data.row[i]].device ? rows[data.row[i]].group + ", " + rows[data.row[i]].name : rows[data.row[i]].name],
     ];
     const details = data.details[i] || {};
     const operator = data.operator[i];
     if (operator >= 0) {
       list.push(["operator", nameOf(operator)]);
       const shapes = (data.details[operator] || {})["Input Dims"];
-      if (shapes) list.push(["its arguments", JSON.stringify(shapes)]);
+      if (shapes) list.push(["operator arguments", JSON.stringify(shapes)]);
     }
     const call = arrowsTo.get(i);
     if (call !== undefined) list.push(["launched", duration(Math.max(data.start[i] - data.start[call], 0)) + " before"]);
@@ -145,7 +145,7 @@
     frame = 0;
     const ratio = window.devicePixelRatio || 1;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.fillStyle = colours.page;
+    pen.fillStyle = colors.page;
     pen.fillRect(0, 0, width, height);
     pen.textBaseline = "middle";
     pen.font = FONT;
@@ -172,25 +172,25 @@
     for (let k = Math.ceil(view.from / by); k * by <= view.to; ++k) visit(k * by, toX(k * by));
   }
   function drawGrid() {
-    pen.fillStyle = colours.faint;
+    pen.fillStyle = colors.faint;
     eachTick((_, x) => { if (x >= LABELS) pen.fillRect(Math.round(x), RULER, 1, height); });
   }
   function drawRuler() {
-    pen.fillStyle = colours.panel;
+    pen.fillStyle = colors.panel;
     pen.fillRect(0, 0, width, RULER);
-    pen.fillStyle = colours.line;
+    pen.fillStyle = colors.line;
     pen.fillRect(0, RULER - 1, width, 1);
     pen.fillRect(LABELS - 1, 0, 1, height);
-    pen.fillStyle = colours.soft;
+    pen.fillStyle = colors.soft;
     pen.textAlign = "center";
     eachTick((time, x) => { if (x > LABELS + 18) pen.fillText(time < 0 ? "" : duration(Math.abs(time) < 1e-9 ? 0 : time), x, RULER / 2); });
     pen.textAlign = "left";
     pen.fillText(duration(view.to - view.from) + " shown", 12, RULER / 2);
   }
   function drawHeading({ text, top }) {
-    pen.fillStyle = colours.panel;
+    pen.fillStyle = colors.panel;
     pen.fillRect(0, top + 2, width, HEADING - 6);
-    pen.fillStyle = colours.text;
+    pen.fillStyle = colors.text;
     pen.font = "600 " + FONT;
     pen.textAlign = "left";
     pen.fillText(clip(text, width - 24), 12, top + HEADING / 2 - 1);
@@ -205,23 +205,23 @@
     shown.forEach((lane, depth) => drawLane(lane, row.top + depth * LANE));
     pen.restore();
     pen.textAlign = "left";
-    pen.fillStyle = colours.text;
+    pen.fillStyle = colors.text;
     const mark = row.lanes.length > 1 ? (row.folded ? "▸ " : "▾ ") : "";
     pen.fillText(clip(mark + row.name, LABELS - 22), 12, row.top + LANE / 2);
     if (row.device && (row.height >= 2 * LANE || row.folded === false)) {
       const words = Math.round(row.busy * 100) + " % busy";
-      pen.fillStyle = colours.soft;
+      pen.fillStyle = colors.soft;
       if (row.height >= 2 * LANE) pen.fillText(clip(words + " · " + row.work + " launches", LABELS - 20), 12, row.top + LANE * 1.5);
       else {
         pen.textAlign = "right";
         pen.fillText(words, LABELS - 12, row.top + LANE / 2);
       }
     }
-    pen.fillStyle = colours.faint;
+    pen.fillStyle = colors.faint;
     pen.fillRect(0, row.top + row.height + GAP / 2, width, 1);
   }
 
-  // The first of a lane that ends behind the left edge.
+  // The first event of a lane that ends after the left edge.
   function firstVisible(lane) {
     let low = 0, high = lane.length;
     while (low < high) {
@@ -232,7 +232,7 @@
     return low;
   }
   function drawLane(lane, top) {
-    let filled = -1;  // the pixel column up to which thin events were drawn
+    let filled = -1;  // the pixel column up to which thin events are drawn
     for (let k = firstVisible(lane); k < lane.length; ++k) {
       const i = lane[k];
       if (data.start[i] > view.to) break;
@@ -247,8 +247,8 @@
   }
   function drawBar(i, left, top, wide) {
     const dimmed = matches && !matches.has(i);
-    pen.globalAlpha = dimmed ? Number(colours.dim) : 1 - colours.tint[data.name[i]];
-    pen.fillStyle = colours.category[data.category[i]];
+    pen.globalAlpha = dimmed ? Number(colors.dim) : 1 - colors.tint[data.name[i]];
+    pen.fillStyle = colors.category[data.category[i]];
     if (wide > 5) {
       pen.beginPath();
       pen.roundRect(left, top + 1, wide, LANE - 3, 3);
@@ -258,13 +258,13 @@
     }
     pen.globalAlpha = 1;
     if (wide > 34 && !dimmed) {
-      pen.fillStyle = colours["on-bar"];
+      pen.fillStyle = colors["on-bar"];
       pen.textAlign = "left";
       const words = clip(nameOf(i), wide - 10);
       if (words.length > 2) pen.fillText(words, left + 5, top + LANE / 2);
     }
     if (i === hovered || i === selected) {
-      pen.strokeStyle = i === selected ? colours.accent : colours.text;
+      pen.strokeStyle = i === selected ? colors.accent : colors.text;
       pen.lineWidth = 1.5;
       pen.strokeRect(left - 0.5, top + 0.5, Math.max(wide + 1, 3), LANE - 2);
     }
@@ -306,11 +306,11 @@
     pen.beginPath();
     pen.rect(LABELS, view.top + RULER, plot(), height);
     pen.clip();
-    pen.strokeStyle = pen.fillStyle = colours.arrow;
+    pen.strokeStyle = pen.fillStyle = colors.arrow;
     if (document.getElementById("arrows").checked) {
       const seen = data.arrows.filter(([from, to]) => data.start[to] <= view.to && data.start[from] >= view.from
         || data.start[from] <= view.to && data.start[to] >= view.from);
-      // More would be a carpet.
+      // More arrows would hide the events.
       if (seen.length <= 60) for (const [from, to] of seen) drawArrow(from, to, false);
     }
     for (const i of [hovered, selected]) {
@@ -320,7 +320,7 @@
     pen.restore();
   }
 
-  // ---- Pointing
+  // ---- Mouse and keyboard
 
   function rowAt(y) {
     if (y < RULER) return undefined;
@@ -332,7 +332,7 @@
     if (!row || x < LABELS) return -1;
     const lane = row.lanes[row.folded ? 0 : Math.floor((y + view.top - row.top) / LANE)];
     if (!lane) return -1;
-    const reach = ((view.to - view.from) / plot()) * 2;  // thin events can be hit
+    const reach = ((view.to - view.from) / plot()) * 2;  // tolerance for thin events
     const time = toTime(x);
     let best = -1, distance = Infinity;
     for (let k = Math.max(firstVisible(lane) - 1, 0); k < lane.length; ++k) {
@@ -349,10 +349,10 @@
       tooltip.hidden = i < 0;
       if (i >= 0) {
         const list = element("dl");
-        for (const [key, value] of facts(i)) list.append(element("dt", key), element("dd", value));
+        for (const [key, value] of describe(i)) list.append(element("dt", key), element("dd", value));
         tooltip.replaceChildren(element("b", nameOf(i)), list);
       }
-      ask();
+      redraw();
     }
     if (i < 0) return;
     const box = tooltip.getBoundingClientRect();
@@ -364,14 +364,14 @@
     const panel = document.getElementById("selected");
     if (i >= 0) {
       const list = element("dl");
-      for (const [key, value] of facts(i)) {
+      for (const [key, value] of describe(i)) {
         const pair = element("div");
         pair.append(element("dt", key), element("dd", value));
         list.append(pair);
       }
       panel.replaceChildren(element("b", nameOf(i)), list);
     } else {
-      panel.replaceChildren(Object.assign(element("span", "Nothing is selected."), { className: "hint" }));
+      panel.replaceChildren(Object.assign(element("span", "No event is selected."), { className: "hint" }));
     }
     resize();
   }
@@ -439,7 +439,7 @@
   document.getElementById("in").addEventListener("click", keys.w);
   document.getElementById("out").addEventListener("click", keys.s);
   document.getElementById("all").addEventListener("click", showAll);
-  document.getElementById("arrows").addEventListener("change", ask);
+  document.getElementById("arrows").addEventListener("change", redraw);
   document.getElementById("search").addEventListener("input", event => {
     search = event.target.value.trim().toLowerCase();
     matches = null;
@@ -450,10 +450,10 @@
       for (let i = 0; i < count; ++i) if (hit[data.name[i]]) { matches.add(i); total += data.length[i]; }
     }
     document.getElementById("found").textContent = matches ? matches.size + " found, " + duration(total) : "";
-    ask();
+    redraw();
   });
 
-  // ---- Beginning
+  // ---- Initialization
 
   function resize() {
     const ratio = window.devicePixelRatio || 1;
@@ -464,7 +464,7 @@
     canvas.style.width = width + "px";
     canvas.style.height = height + "px";
     scroll(0);
-    draw();  // at once: a canvas that changes its size is empty
+    draw();  // immediately: resizing clears a canvas
   }
   function drawLegend() {
     const legend = document.getElementById("legend");
@@ -472,19 +472,19 @@
     data.categories.forEach(({ label, count: times }, index) => {
       if (!times) return;
       const item = element("span"), swatch = element("i");
-      swatch.style.background = colours.category[index];
+      swatch.style.background = colors.category[index];
       item.append(swatch, element("span", label + " " + times));
       legend.append(item);
     });
     if (data.arrows.length) legend.append(element("span", "→ launch to work " + data.arrows.length));
   }
   document.getElementById("summary").textContent = duration(data.duration) + ", " + count + " events";
-  readColours();
+  readColors();
   drawLegend();
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); drawLegend(); ask(); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); drawLegend(); redraw(); });
   new ResizeObserver(resize).observe(stage);
   showAll();
   resize();
-  // For tests: what the picture shows, and where.
-  window.timeline = { data, rows, view, show, draw, toX, yOf, eventAt, facts, get hovered() { return hovered; }, get selected() { return selected; } };
+  // For tests.
+  window.timeline = { data, rows, view, show, draw, toX, yOf, eventAt, describe, get hovered() { return hovered; }, get selected() { return selected; } };
 })();

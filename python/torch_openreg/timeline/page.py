@@ -1,4 +1,4 @@
-"""The page: a template, its style and its program in one file, with the events as data in the middle."""
+"""Renders the page: template, CSS, JavaScript and events in one HTML file."""
 
 import html
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from .trace import Timeline
 
-# In the order of the legend. What is not here is "other".
+# In the order of the legend. All other categories are "other".
 CATEGORIES = {
     "kernel": "kernel",
     "gpu_memcpy": "copy",
@@ -17,7 +17,7 @@ CATEGORIES = {
     "gpu_user_annotation": "range on the device",
     "cpu_op": "operator",
     "user_annotation": "range",
-    "runtime": "call of the runtime",
+    "runtime": "runtime call",
     "python_function": "Python",
     "other": "other",
 }
@@ -33,8 +33,8 @@ def render(timeline: Timeline, title: str) -> str:
         "table": _table(timeline),
         "data": _embed(as_data(timeline)),
     }
-    # In one pass: what is put in is not looked at for more places.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: text[place[1]], page)
+    # In one pass, so that placeholders in inserted text are not replaced.
+    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: text[placeholder[1]], page)
 
 
 def category(name: str) -> str:
@@ -44,7 +44,7 @@ def category(name: str) -> str:
 
 
 def as_data(timeline: Timeline) -> dict[str, Any]:
-    """What the page's program reads: columns instead of objects, since there are many events."""
+    """Input of page.js. Events are columns instead of objects, to keep the file small."""
     names: dict[str, int] = {}
     keys = list(CATEGORIES)
     events = timeline.events
@@ -76,12 +76,12 @@ def as_data(timeline: Timeline) -> dict[str, Any]:
 
 
 def _embed(data: dict[str, Any]) -> str:
-    """JSON that may stand inside of a script element."""
+    """JSON that is safe inside a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _table(timeline: Timeline) -> str:
-    """The rows in words, for readers without the picture."""
+    """The rows as an HTML table, for browsers without JavaScript."""
     lines = [
         f"<tr><td>{html.escape(row.group)}</td><td>{html.escape(row.name)}</td>"
         f"<td>{row.work if row.on_device else ''}</td>"

@@ -1,4 +1,4 @@
-"""A Chrome trace as rows of events: streams of devices and threads of the host, with arrows between them."""
+"""Converts a Chrome trace to rows of events: device streams and host threads, with arrows from launch to work."""
 
 import gzip
 import json
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What runs on a stream. Annotations lie around work, and are not work.
+# Categories of work on a stream. Annotations enclose work.
 WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 ON_DEVICE = WORK | {"gpu_user_annotation"}
 
-# What a reader of the picture is told of an event, of all that a trace says.
+# Arguments of an event that the page shows.
 INTERESTING = ("Input Dims", "Input type", "bytes", "memory bandwidth (GB/s)", "result", "stream", "device")
 
 
 class TraceError(Exception):
-    """The file is not a trace that can be drawn."""
+    """The file is not a valid trace."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Event:
     row: int
     start: float  # microseconds from the first event
     duration: float
-    depth: int = 0  # how many events of its row lie around it
+    depth: int = 0  # number of enclosing events in its row
     operator: int | None = None  # the event of the operator that launched it
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -42,14 +42,14 @@ class Row:
     on_device: bool
     order: tuple[Any, ...]
     work: int = 0  # kernels, copies and fills
-    busy: float = 0.0  # part of the picture's time in which there was work
+    busy: float = 0.0  # fraction of the duration with work
 
 
 @dataclass
 class Timeline:
     rows: list[Row]
     events: list[Event]
-    arrows: list[tuple[int, int]]  # from the call that launched to what it launched
+    arrows: list[tuple[int, int]]  # launching call, launched work
     duration: float
 
 
@@ -61,16 +61,16 @@ def read_timeline(path: Path) -> Timeline:
         raise TraceError(f"{path} is not JSON: {error}") from error
     events = loaded.get("traceEvents") if isinstance(loaded, dict) else loaded
     if not isinstance(events, list):
-        raise TraceError(f"{path} has no traceEvents; make one with profiler.export_chrome_trace")
+        raise TraceError(f"{path} has no traceEvents; create a trace with profiler.export_chrome_trace")
     return make_timeline(events)
 
 
 def make_timeline(raw: Iterable[dict[str, Any]]) -> Timeline:
     raw = list(raw)
-    # A pid that is not a number is a heading that Kineto makes up.
+    # Kineto uses a pid that is not a number for headings.
     complete = [e for e in raw if e.get("ph") == "X" and isinstance(e.get("pid"), int)]
     if not complete:
-        raise TraceError("the trace has no event with a duration: there is nothing to draw")
+        raise TraceError("the trace has no event with a duration")
     complete.sort(key=lambda e: (float(e["ts"]), -float(e.get("dur", 0))))
     rows = _rows(complete, _names(raw))
     index = {key: i for i, (key, _) in enumerate(rows)}
@@ -98,18 +98,18 @@ def _key(event: dict[str, Any]) -> tuple[int, str]:
 
 
 def _names(raw: list[dict[str, Any]]) -> dict[tuple[Any, ...], Any]:
-    """What the trace says about processes and threads, by the kind of saying and what it is about."""
-    said: dict[tuple[Any, ...], Any] = {}
+    """Metadata of processes and threads, by (metadata name, process or thread)."""
+    metadata: dict[tuple[Any, ...], Any] = {}
     for event in raw:
         if event.get("ph") == "M" and event.get("args"):
             value = next(iter(event["args"].values()))
-            about = _key(event) if str(event["name"]).startswith("thread") else event.get("pid")
-            said[event["name"], about] = value
-    return said
+            subject = _key(event) if str(event["name"]).startswith("thread") else event.get("pid")
+            metadata[event["name"], subject] = value
+    return metadata
 
 
 def _rows(
-    complete: list[dict[str, Any]], said: dict[tuple[Any, ...], Any]
+    complete: list[dict[str, Any]], metadata: dict[tuple[Any, ...], Any]
 ) -> list[tuple[tuple[int, str], Row]]:
     categories: dict[tuple[int, str], set[str]] = {}
     for event in complete:
@@ -118,19 +118,23 @@ def _rows(
     for key, present in categories.items():
         pid, tid = key
         on_device = not present.isdisjoint(ON_DEVICE)
-        label = said.get(("process_labels", pid)) or said.get(("process_name", pid)) or f"process {pid}"
-        group = str(label) if on_device else f"Host · {said.get(('process_name', pid), 'process')} ({pid})"
-        name = str(said.get(("thread_name", key)) or (f"stream {tid}" if on_device else f"thread {tid}"))
+        label = (
+            metadata.get(("process_labels", pid)) or metadata.get(("process_name", pid)) or f"process {pid}"
+        )
+        group = (
+            str(label) if on_device else f"Host · {metadata.get(('process_name', pid), 'process')} ({pid})"
+        )
+        name = str(metadata.get(("thread_name", key)) or (f"stream {tid}" if on_device else f"thread {tid}"))
         number = int(tid) if tid.lstrip("-").isdigit() else 0
         rows.append((key, Row(group, name, on_device, (not on_device, pid, number, tid))))
-    # Devices first: they are what one looks for.
+    # Devices first.
     return sorted(rows, key=lambda item: item[1].order)
 
 
 def _nest(events: list[Event]) -> None:
-    """Depths. Events come ordered by their begin, the longer first; the tolerance is the trace's rounding.
+    """Computes depths. Events are sorted by start, longer ones first; the tolerance is the rounding of the trace.
 
-    On a stream all work has the same depth, below the ranges: that is the line to follow.
+    On a stream all work has the same depth, below the ranges.
     """
     open_by_row: dict[tuple[int, bool], list[Event]] = {}
     ranges_of_row: dict[int, int] = {}
@@ -138,7 +142,7 @@ def _nest(events: list[Event]) -> None:
         around = open_by_row.setdefault((event.row, event.category in WORK), [])
         while around and around[-1].end <= event.start + 0.0005:
             around.pop()
-        # One that begins inside of another and ends behind it is drawn below it all the same.
+        # Partially overlapping events are nested too.
         event.depth = len(around)
         around.append(event)
         if event.category == "gpu_user_annotation":
