@@ -14,13 +14,14 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-no-engine test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
 	@echo 'demo    a tensor on the device, then a model trained on the device and on the CPU'
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel, and lint'
 	@echo 'test-ops   every operator, sample and dtype compared with the CPU, under every schedule'
+	@echo 'test-no-engine   the tests of the modules in a build without the host engine'
 	@echo 'test-libraries   install transformers, lightning and other libraries into $(VENV), and train with them'
 	@echo 'test-upstream PYTORCH=folder   tests of PyTorch on the device, from a checkout of version $(TORCH); takes hours'
 	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of tests of each file'
@@ -58,7 +59,7 @@ build: $(VENV)/.ready
 demo: build
 	$(BIN)/python examples/demo.py
 
-test: build test-runtime test-python test-wheel test-stress lint
+test: build test-runtime test-python test-no-engine test-wheel test-stress lint
 
 build/runtime/build.ninja: $(VENV)/.ready CMakeLists.txt runtime/CMakeLists.txt
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON
@@ -74,14 +75,14 @@ test-python: build
 # The modules with the CPU fallback instead of the host engine: a copy of the installed package, with these two
 # libraries replaced.
 NO_ENGINE_TESTS = autoload copy cpu_fallback device event guard hooks memory memory_settings memory_snapshot \
-  memory_stats pinned_memory process random serialization storage stream
+  memory_stats pinned_memory storage stream stubs
 test-no-engine: build
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/package --target bindings_no_engine
 	rm -rf build/no_engine && mkdir -p build/no_engine
-	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg build/no_engine
+	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* build/no_engine
 	rm build/no_engine/torch_openreg/_C.*.so build/no_engine/torch_openreg/lib/libtorch_openreg.so
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/package --component no_engine --prefix build/no_engine
-	PYTHONPATH=build/no_engine $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
+	PYTHONPATH=$(abspath build/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
 
 # Every sample of every dtype under every schedule; half an hour or more.

@@ -26,13 +26,13 @@ def test_every_operator_is_listed(op_support):
 
 
 EXPECTED_SUPPORT = {
-    "aten::view": "own",
-    "aten::_copy_from": "own",
-    "aten::tril": "borrowed",
-    "aten::fmod.Tensor": "borrowed",
-    "aten::nonzero": "waits",
-    "aten::_local_scalar_dense": "waits",
-    "aten::unfold": "view",
+    "aten::view": "device",
+    "aten::_copy_from": "device",
+    "aten::tril": "cpu",
+    "aten::fmod.Tensor": "cpu",
+    "aten::nonzero": "cpu_sync",
+    "aten::_local_scalar_dense": "cpu_sync",
+    "aten::unfold": "device",
     "aten::transpose.int": "view",
     "aten::linear": "composite",
     "aten::reshape": "composite",
@@ -53,16 +53,16 @@ def test_support_agrees_with_operator_statistics(op_support):
         a.fmod(a).tril().cumsum(1).nonzero()
         a.unfold(0, 2, 2).masked_select(a.view(2, 4, 2) > 0).unique().max().item()
     stats = torch.openreg.operator_stats()
-    assert {support[name] for name in stats} >= {"borrowed", "waits", "view"}
+    assert {support[name] for name in stats} >= {"cpu", "cpu_sync"}
     for name, record in stats.items():
-        assert record.waits == (record.calls if support[name] == "waits" else 0), name
-        assert record.launches == (record.calls if support[name] == "borrowed" else 0), name
+        assert record.waits == (record.calls if support[name] == "cpu_sync" else 0), name
+        assert record.launches == (record.calls if support[name] == "cpu" else 0), name
 
 
 def test_text_output_is_aligned_and_filtered():
     lines = ops("aten::fmod.").stdout.splitlines()
     assert lines[0] == "operator               support"
-    assert "aten::fmod.Tensor      borrowed" in lines
+    assert "aten::fmod.Tensor      cpu" in lines
     assert "aten::fmod.Scalar      composite" in lines
     assert not [line for line in lines if line.startswith("aten::") and "aten::fmod." not in line]
 
@@ -98,9 +98,9 @@ def test_operators_of_a_model(tmp_path, schedule):
     output = ops("--model", "model.py:train", cwd=tmp_path, OPENREG_SCHEDULE=schedule).stdout
     rows = {line.split()[0]: line.split() for line in output.splitlines()}
     assert rows["operator"][:6] == ["operator", "support", "calls", "launches", "hits", "misses"]
-    assert rows["aten::tril"][1:4] == ["borrowed", "6", "6"]
+    assert rows["aten::tril"][1:4] == ["cpu", "6", "6"]
     records = json.loads(ops("--json", "--model", "model.py:train", cwd=tmp_path).stdout)
-    assert records["aten::tril"]["calls"] == 6 and records["aten::_copy_from"]["support"] == "own"
+    assert records["aten::tril"]["calls"] == 6 and records["aten::_copy_from"]["support"] == "device"
 
 
 def test_model_that_raises_lists_the_operators_before_the_error(tmp_path):

@@ -68,10 +68,7 @@ def test_second_trace_subscriber_is_rejected(a, capfd):
     with openreg.profiler.record() as recorded:
         with profile(activities=BOTH) as profiler:
             a.cos()
-        assert (
-            "the profiler cannot record openreg activities: there is a trace subscriber"
-            in capfd.readouterr().err
-        )
+        assert "the profiler cannot record openreg activities" in capfd.readouterr().err
         with pytest.raises(RuntimeError, match="only one is possible"), openreg.profiler.record():
             pass
     assert any(e.key == "aten::cos" for e in profiler.key_averages())

@@ -165,6 +165,7 @@ def test_dlpack_raises_for_unsupported_tensors():
         torch.ones(2, device="openreg").__dlpack__(stream="0")
 
 
+@pytest.mark.host_engine  # the CPU fallback synchronizes
 def test_dlpack_orders_the_consumer_stream():
     a = torch.zeros(1000, device="openreg")
     side, preserved = torch.openreg.Stream(), torch.openreg.Stream()
@@ -291,6 +292,7 @@ def test_the_gradient_moves_with_the_parameter():
     assert layer.weight.grad.is_openreg and layer.weight.grad.tolist() == [[1, 1]]
 
 
+@pytest.mark.host_engine  # sparse tensors
 def test_data_assignment_requires_the_same_layout():
     x = torch.ones(2, 2)
     x.data = torch.zeros(3, device="openreg")

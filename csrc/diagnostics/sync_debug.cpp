@@ -88,24 +88,24 @@ void report_fallback(const OpInfo& op_info) {
 
 }  // namespace
 
-void set_wait_response(SyncDebugMode response) {
+void set_sync_debug_mode(SyncDebugMode response) {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   on_wait.store(response, std::memory_order_relaxed);
   debug_flags::set(debug_flags::kWaits, response != SyncDebugMode::Ignore);
 }
 
-SyncDebugMode wait_response() {
+SyncDebugMode sync_debug_mode() {
   return on_wait.load(std::memory_order_relaxed);
 }
 
-std::pair<uint64_t, std::string> reported_waits() {
+std::pair<uint64_t, std::string> reported_syncs() {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   return {settings().waits, settings().last_wait};
 }
 
-void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allowed) {
+void set_fallback_mode(SyncDebugMode response, std::vector<std::string> allowed) {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   settings().on_fallback = response;
@@ -113,7 +113,7 @@ void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allo
   debug_flags::set(debug_flags::kFallbacks, response != SyncDebugMode::Ignore);
 }
 
-std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response() {
+std::pair<SyncDebugMode, std::vector<std::string>> fallback_mode() {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   return {settings().on_fallback, settings().allowed};
@@ -121,7 +121,7 @@ std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response() {
 
 void report_wait(const char* name, const std::string& why) {
   check_not_forked();
-  const SyncDebugMode response = wait_response();
+  const SyncDebugMode response = sync_debug_mode();
   if (response == SyncDebugMode::Ignore) {
     return;
   }

@@ -29,15 +29,15 @@ enum class SyncDebugMode : int { Ignore = 0, Warn = 1, Raise = 2 };
 inline constexpr const char* kCopyName = "aten::_copy_from";
 
 /// The response to a synchronization.
-OPENREG_EXPORT void set_wait_response(SyncDebugMode response);
-OPENREG_EXPORT SyncDebugMode wait_response();
+OPENREG_EXPORT void set_sync_debug_mode(SyncDebugMode response);
+OPENREG_EXPORT SyncDebugMode sync_debug_mode();
 /// The number of synchronizations reported since process start, and the operator of the latest one.
-OPENREG_EXPORT std::pair<uint64_t, std::string> reported_waits();
+OPENREG_EXPORT std::pair<uint64_t, std::string> reported_syncs();
 
 /// The response to a CPU fallback, except for the `allowed` operators: "aten::add.Tensor", or "aten::add" for
 /// all of its overloads.
-OPENREG_EXPORT void set_borrowed_response(SyncDebugMode response, std::vector<std::string> allowed);
-OPENREG_EXPORT std::pair<SyncDebugMode, std::vector<std::string>> borrowed_response();
+OPENREG_EXPORT void set_fallback_mode(SyncDebugMode response, std::vector<std::string> allowed);
+OPENREG_EXPORT std::pair<SyncDebugMode, std::vector<std::string>> fallback_mode();
 
 /// Reports a call on the host engine; warns or throws according to the settings.
 void report_call(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack);

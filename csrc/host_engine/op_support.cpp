@@ -23,11 +23,11 @@ const char* support_on_engine(const OpTraits& traits) {
   }
   switch (traits.kind) {
     case ExecutionKind::Launch:
-      return "borrowed";
+      return "cpu";
     case ExecutionKind::View:
       return "view";
     case ExecutionKind::Wait:
-      return "waits";
+      return "cpu_sync";
   }
   return "missing";
 }
@@ -35,7 +35,7 @@ const char* support_on_engine(const OpTraits& traits) {
 // In the dispatcher's order of precedence.
 const char* support_of(const c10::OperatorHandle& op, const OpTraits& traits) {
   if (has_device_kernel(op)) {
-    return "own";
+    return "device";
   }
   if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {
     return support_on_engine(traits);

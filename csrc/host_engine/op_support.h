@@ -12,7 +12,7 @@ namespace openreg {
 
 struct OpSupport {
   std::string name;  // "aten::add.Tensor"
-  // "own": a device kernel. "borrowed": a CPU kernel, launched. "waits": a CPU kernel, run synchronously.
+  // "device": a device kernel. "cpu": a CPU kernel, launched. "cpu_sync": a CPU kernel, run synchronously.
   // "view": touches no data. "composite": calls other operators. "missing": none of these.
   std::string support;
   bool depends_on_data;  // synchronizes on any device; see diagnostics/sync_debug.h

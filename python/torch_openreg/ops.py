@@ -19,9 +19,9 @@ from torch_openreg import _loader
 HELP = "list the support status of each ATen operator on the device"
 
 SUPPORT = {
-    "own": "a device kernel",
-    "borrowed": "a CPU kernel on device memory, asynchronous",
-    "waits": "a CPU kernel on device memory, synchronous",
+    "device": "a device kernel",
+    "cpu": "a CPU kernel on device memory, asynchronous",
+    "cpu_sync": "a CPU kernel on device memory, synchronous",
     "view": "a view: no kernel is launched",
     "composite": "calls other operators",
     "missing": "no kernel: a call raises NotImplementedError",
@@ -107,8 +107,8 @@ def as_markdown(operators: list[Operator]) -> str:
     version = _loader._minor(_loader.TORCH_VERSION)
     counts = _counts(operators)
     rows = [f"| `{support}` | {counts[support]} | {meaning} |" for support, meaning in SUPPORT.items()]
-    on_any_device = [op for op in operators if op.support == "waits" and op.depends_on_data]
-    only_here = [op for op in operators if op.support == "waits" and not op.depends_on_data]
+    on_any_device = [op for op in operators if op.support == "cpu_sync" and op.depends_on_data]
+    only_here = [op for op in operators if op.support == "cpu_sync" and not op.depends_on_data]
     parts = [
         "# Operators\n",
         f"Support status of the {len(operators)} ATen operators of torch {version} on the device.\n"
@@ -122,7 +122,7 @@ def as_markdown(operators: list[Operator]) -> str:
         ),
         *(
             _section(support.capitalize(), "", [op for op in operators if op.support == support])
-            for support in ("missing", "own", "view", "borrowed")
+            for support in ("missing", "device", "view", "cpu")
         ),
     ]
     return "\n".join(parts).rstrip()

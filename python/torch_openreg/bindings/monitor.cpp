@@ -36,18 +36,17 @@ void bind_monitor(py::module_& m) {
   m.def("record_operators", wrap_pybind_function_no_gil(openreg::record_operators));
   m.def("operator_records", wrap_pybind_function_no_gil(operator_records));
   m.def("reset_operator_records", wrap_pybind_function_no_gil(openreg::reset_operator_records));
-  m.def("set_wait_response", wrap_pybind_function_no_gil([](int response) {
-          openreg::set_wait_response(static_cast<SyncDebugMode>(response));
+  m.def("set_sync_debug_mode", wrap_pybind_function_no_gil([](int response) {
+          openreg::set_sync_debug_mode(static_cast<SyncDebugMode>(response));
         }));
-  m.def("wait_response",
-        wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::wait_response()); }));
-  m.def("reported_waits", wrap_pybind_function_no_gil(openreg::reported_waits));
-  m.def("set_borrowed_response",
-        wrap_pybind_function_no_gil([](int response, std::vector<std::string> allowed) {
-          openreg::set_borrowed_response(static_cast<SyncDebugMode>(response), std::move(allowed));
+  m.def("sync_debug_mode",
+        wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::sync_debug_mode()); }));
+  m.def("reported_syncs", wrap_pybind_function_no_gil(openreg::reported_syncs));
+  m.def("set_fallback_mode", wrap_pybind_function_no_gil([](int response, std::vector<std::string> allowed) {
+          openreg::set_fallback_mode(static_cast<SyncDebugMode>(response), std::move(allowed));
         }));
-  m.def("borrowed_response", wrap_pybind_function_no_gil([] {
-          auto [response, allowed] = openreg::borrowed_response();
+  m.def("fallback_mode", wrap_pybind_function_no_gil([] {
+          auto [response, allowed] = openreg::fallback_mode();
           return std::pair(static_cast<int>(response), std::move(allowed));
         }));
 }

@@ -82,12 +82,12 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
         debug_mode = _SYNC_MODES.index(debug_mode)
     if debug_mode not in (0, 1, 2):
         raise RuntimeError(f"invalid value of debug_mode, expected one of 0, 1, 2, got {debug_mode}")
-    _C.set_wait_response(debug_mode)
+    _C.set_sync_debug_mode(debug_mode)
 
 
 def get_sync_debug_mode() -> int:
     """0, 1 or 2; see ``set_sync_debug_mode``."""
-    return _C.wait_response()
+    return _C.sync_debug_mode()
 
 
 class assert_no_sync:
@@ -98,14 +98,14 @@ class assert_no_sync:
 
     def __enter__(self) -> None:
         self._mode = get_sync_debug_mode()
-        self._waits, _ = _C.reported_waits()
+        self._waits, _ = _C.reported_syncs()
         set_sync_debug_mode("error")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         set_sync_debug_mode(self._mode)
-        waits, operator = _C.reported_waits()
+        waits, operator = _C.reported_syncs()
         if waits == self._waits:
             return
         if isinstance(error, RuntimeError) and str(error).startswith("called a synchronizing"):
@@ -151,11 +151,11 @@ class fallback:
         self._inside = _RESPONSES.index(response), [_name(operator) for operator in names]
 
     def __enter__(self) -> None:
-        self._before = _C.borrowed_response()
-        _C.set_borrowed_response(*self._inside)
+        self._before = _C.fallback_mode()
+        _C.set_fallback_mode(*self._inside)
 
     def __exit__(self, *exception: object) -> None:
-        _C.set_borrowed_response(*self._before)
+        _C.set_fallback_mode(*self._before)
 
 
 def _name(operator: Any) -> str:

@@ -1,0 +1,91 @@
+"""The build without the host engine (make test-no-engine): operators without a kernel run on the CPU, between copies."""
+
+import warnings
+
+import pytest
+import torch
+from interpreter import execute
+
+from torch_openreg import _C
+
+pytestmark = pytest.mark.skipif(_C.HOST_ENGINE, reason="the build has the host engine: make test-no-engine")
+
+
+def calls(operator: str) -> int:
+    return _C.cpu_fallbacks().get(operator, 0)
+
+
+def test_results_match_the_cpu():
+    cpu = torch.randn(5, 7)
+    there = cpu.to("openreg")
+    product = there @ there.t()
+    assert product.is_openreg and torch.equal(product.cpu(), cpu @ cpu.t())
+    assert torch.equal(there.t()[1:].sort().indices.cpu(), cpu.t()[1:].sort().indices)
+
+
+def test_in_place_operators_write_the_tensor():
+    cpu = torch.randn(4, 6)
+    there = cpu.to("openreg")
+    view = there[:, ::2]
+    assert view.mul_(3).data_ptr() == there.data_ptr()
+    cpu[:, ::2].mul_(3)
+    assert torch.equal(there.cpu(), cpu)
+
+
+def test_out_argument_receives_the_result():
+    there = torch.randn(6, device="openreg")
+    out = torch.empty(6, device="openreg")
+    assert torch.cos(there, out=out) is out
+    assert torch.equal(out.cpu(), torch.cos(there.cpu()))
+
+
+def test_each_call_is_counted():
+    there = torch.ones(3, device="openreg")
+    before = calls("aten::sin.out"), calls("aten::sin")
+    for _ in range(5):
+        there.sin()
+    after = calls("aten::sin.out"), calls("aten::sin")
+    assert sum(after) - sum(before) == 5
+
+
+def test_warning_is_emitted_once_per_operator():
+    program = """
+        import warnings, torch
+        a = torch.ones(3, device="openreg")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                a.tan()
+        texts = [str(warning.message) for warning in seen]
+        assert len([text for text in texts if "aten::tan" in text and "falls back to the CPU" in text]) == 1, texts
+    """
+    execute(program)
+
+
+def test_training_step_matches_the_cpu():
+    torch.manual_seed(0)
+    models = {}
+    reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    data, target = torch.randn(4, 8), torch.randint(0, 3, (4,))
+    for device in ("cpu", "openreg"):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+        model.load_state_dict(reference.state_dict())
+        model.to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(3):
+            optimizer.zero_grad()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.nn.functional.cross_entropy(model(data.to(device)), target.to(device)).backward()
+                optimizer.step()
+        models[device] = [parameter.detach().cpu() for parameter in model.parameters()]
+    assert models["cpu"][0].ne(reference[0].weight).any()
+    for expected, actual in zip(models["cpu"], models["openreg"], strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_errors_of_a_kernel_are_raised_at_the_call():
+    there = torch.ones(3, device="openreg")
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        there + torch.ones(4, device="openreg")
+    assert there.add(1).tolist() == [2.0, 2.0, 2.0]
