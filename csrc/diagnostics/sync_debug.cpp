@@ -7,6 +7,7 @@
 #include "diagnostics/debug_flags.h"
 #include "memory/host_allocator.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

@@ -182,7 +182,7 @@ class Call {
     }
   }
 
-  at::Tensor prepare_wrapper(at::Tensor tensor, size_t argument, bool writes) {
+  at::Tensor prepare_wrapper(const at::Tensor& tensor, size_t argument, bool writes) {
     at::Tensor alias =
         map_components(tensor, [&](const at::Tensor& part) { return prepare_tensor(part, writes); });
     wrappers_.push_back({tensor, alias, argument, writes});

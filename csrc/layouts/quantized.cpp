@@ -17,7 +17,7 @@ at::QTensorImpl* impl_of(const at::Tensor& tensor) {
 // A per-channel quantizer holds tensors, which may be in device memory or may be arguments of the caller. The
 // copy has its own tensors, on the host.
 at::QuantizerPtr copy_quantizer(const at::Tensor& tensor) {
-  const at::QuantizerPtr quantizer = impl_of(tensor)->quantizer();
+  at::QuantizerPtr quantizer = impl_of(tensor)->quantizer();
   auto* channels = dynamic_cast<at::PerChannelAffineQuantizer*>(quantizer.get());
   if (channels == nullptr) {
     return quantizer;

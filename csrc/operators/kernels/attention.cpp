@@ -141,13 +141,11 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
       laid_out_like(query, output), logsumexp, none, none, query.size(2), key.size(2), dropped, none, none};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& query,
-                                                    const Tensor& key, const Tensor& value,
-                                                    const Tensor& bias, std::array<bool, 4>,
-                                                    const Tensor& output, const Tensor& logsumexp,
-                                                    const Tensor&, const Tensor&, c10::SymInt, c10::SymInt,
-                                                    double dropout, bool causal, const Tensor& dropped,
-                                                    const Tensor&, std::optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
+    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+    std::array<bool, 4>, const Tensor& output, const Tensor& logsumexp, const Tensor&, const Tensor&,
+    c10::SymInt /*max_q*/, c10::SymInt /*max_k*/,  // NOLINT: the schema's types
+    double dropout, bool causal, const Tensor& dropped, const Tensor&, std::optional<double> scale) {
   if (!grad.defined()) {
     return {};
   }

@@ -192,6 +192,7 @@ orError_t OwnIpcRegistry::withdraw_memory(int device, uint64_t arena, size_t bas
   const auto [begin, end] = named_.equal_range({arena, base});
   for (auto named = begin; named != end; ++named) entries.push_back(named->second);
   std::vector<EntryState> before;
+  before.reserve(entries.size());
   for (const uint32_t index : entries)
     before.push_back(shared_->memory[index].state.exchange(EntryState::kFree));
   const auto held = [&](uint32_t index) { return memory_slots_.is_held(file_, index); };
