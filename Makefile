@@ -158,7 +158,8 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format -q --check $(RUFF_PATHS)
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
-	@$(MAKE) -s tidy FILES="$$(git ls-files 'runtime/*.cpp' ':!runtime/tests') $$(git diff --name-only --diff-filter=d $(BASE) -- 'csrc/*.cpp')"
+	@$(MAKE) -s tidy FILES="$$(echo $$(git ls-files 'runtime/*.cpp' ':!runtime/tests'; \
+	  git diff --name-only --diff-filter=d $(BASE) -- 'csrc/*.cpp'))"
 
 # CMake only writes compile_commands.json; nothing is built. Clang supports neither GCC's precompiled headers nor the
 # flags that ccache requires for them.
