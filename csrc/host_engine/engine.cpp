@@ -132,6 +132,7 @@ class Call {
         keep(std::move(before).toTensor(), std::move(alias), i, writes);
       } else {
         note_host(tensor, writes);
+        host_is_out_ |= writes && tensor.defined() && op_.schema().arguments()[i].is_out();
       }
     } else if (value.isDevice() && value.toDevice().type() == kDevice) {
       note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), traits_);
@@ -204,11 +205,31 @@ class Call {
 
   // As on CUDA: only 0-dim tensors may be on the host. Indexing accepts host and device indices.
   void check_host_tensors() const {
-    TORCH_CHECK(!host_.has_value() || inputs_.empty() ||
-                    (traits_.has(OpFlag::kIndexing) || traits_.has(OpFlag::kTakesHostTensors)),
-                "Expected all tensors to be on the same device, but found at least two devices, ",
-                c10::Device(kDevice, device_), " and ", *host_, "! (when checking arguments of ",
-                traits_.name, ")");
+    if (!host_.has_value() || inputs_.empty() || traits_.has(OpFlag::kTakesHostTensors)) {
+      return;
+    }
+    const c10::Device device(kDevice, device_);
+    if (traits_.has(OpFlag::kIndexing)) {
+      TORCH_CHECK(is_on_device(0),
+                  "indices should be either on cpu or on the same device as the indexed tensor (", *host_,
+                  ")");
+      if (traits_.arguments < 3 || is_on_device(2) || is_host_scalar(2)) {
+        return;
+      }
+    }
+    TORCH_CHECK(!host_is_out_, "Expected out tensor to have device ", device, ", but got ", *host_,
+                " instead");
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+                device, " and ", *host_, "! (when checking arguments of ", traits_.name, ")");
+  }
+
+  bool is_on_device(size_t argument) const {
+    return std::ranges::any_of(inputs_, [&](const Input& input) { return input.argument == argument; });
+  }
+
+  bool is_host_scalar(size_t argument) const {
+    const IValue& value = stack_[begin_ + argument];
+    return !value.isTensor() || (value.toTensor().dim() == 0 && !traits_.written[argument]);
   }
 
   void finish_result(IValue& value, int argument) {
@@ -289,6 +310,7 @@ class Call {
   c10::DeviceIndex device_ = -1;
   RandomPlace random_;
   std::optional<c10::Device> host_;  // the device of a host tensor argument that is written or not 0-dim
+  bool host_is_out_ = false;         // an output is on the host
   c10::SmallVector<Input, 4> inputs_;
   c10::SmallVector<WrittenArg, 2> written_;
   c10::SmallVector<Wrapper, 1> wrappers_;

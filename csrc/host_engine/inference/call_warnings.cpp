@@ -47,7 +47,7 @@ bool is_wide_range(const torch::jit::Stack& stack, size_t begin) {
   constexpr int64_t kExactInAllDtypes = 1 << 8;
   return at::isFloatingType(stack[begin].toTensor().scalar_type()) &&
          std::any_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(), [](const IValue& value) {
-           return value.isInt() && std::abs(value.toInt()) > kExactInAllDtypes;
+           return value.isInt() && (value.toInt() > kExactInAllDtypes || value.toInt() < -kExactInAllDtypes);
          });
 }
 

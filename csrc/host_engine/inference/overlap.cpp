@@ -1,5 +1,6 @@
 #include "host_engine/inference/overlap.h"
 
+#include "common/map_tensors.h"
 #include "device/on_device.h"
 #include "kernel/memory_overlap.h"
 
@@ -28,12 +29,13 @@ bool rejects_overlap(const OpTraits& traits, const at::Tensor& written, const c1
   if (other.isTensor()) {
     return rejects_overlap(traits, written, other.toTensor());
   }
-  if (!other.isTensorList()) {
+  if (!other.isTensorList() && !is_optional_tensor_list(other)) {
     return false;
   }
   const c10::ArrayRef<c10::IValue> list = other.toListRef();
-  return std::ranges::any_of(
-      list, [&](const c10::IValue& t) { return rejects_overlap(traits, written, t.toTensor()); });
+  return std::ranges::any_of(list, [&](const c10::IValue& t) {
+    return t.isTensor() && rejects_overlap(traits, written, t.toTensor());
+  });
 }
 
 }  // namespace

@@ -189,6 +189,21 @@ bool checks::addmm(const IValue* arguments) {
          !at::is_expandable_to(arguments[0].toTensor().sizes(), {rows.size(0), columns.size(1)});
 }
 
+// Without bounds the kernel reads the range from the data, and rejects one that is not finite.
+bool checks::histc(const IValue* arguments) {
+  return arguments[2].toScalar().toDouble() == arguments[3].toScalar().toDouble();
+}
+
+bool checks::index_fill(const IValue* arguments) {
+  return arguments[3].isScalar() && arguments[3].toScalar().isComplex() &&
+         !arguments[0].toTensor().is_complex();
+}
+
+// unsafe=False: the kernel checks the lengths.
+bool checks::segment_reduce(const IValue* arguments) {
+  return !arguments[6].toBool();
+}
+
 bool checks::is_empty(const IValue* arguments) {
   return arguments[0].toTensor().numel() == 0;
 }

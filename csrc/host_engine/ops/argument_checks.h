@@ -20,6 +20,8 @@ bool convolution(const c10::IValue* arguments);
 bool dimension_is_empty(const c10::IValue* arguments);
 bool embedding_renorm(const c10::IValue* arguments);
 bool grid_sampler(const c10::IValue* arguments);
+bool histc(const c10::IValue* arguments);
+bool index_fill(const c10::IValue* arguments);
 bool index_put(const c10::IValue* arguments);
 bool index_select(const c10::IValue* arguments);
 bool is_empty(const c10::IValue* arguments);
@@ -29,6 +31,7 @@ bool multinomial(const c10::IValue* arguments);
 bool multinomial_out(const c10::IValue* arguments);
 bool nll_loss2d(const c10::IValue* arguments);
 bool put(const c10::IValue* arguments);
+bool segment_reduce(const c10::IValue* arguments);
 
 }  // namespace checks
 }  // namespace openreg

@@ -40,6 +40,10 @@ constexpr const char* kMetaChecksDeviceType =
     "its Meta kernel selects the format by device type and does not support PrivateUse1";
 constexpr const char* kMetaChecksLess =
     "its Meta kernel checks less than the CPU kernel, which rejects zeros or takes long";
+constexpr const char* kReadsStd =
+    "reads the standard deviations on the host and rejects negative ones, as on CUDA";
+constexpr const char* kReadsRange = "without bounds it reads the range of the data on the host, as on CUDA";
+constexpr const char* kReadsLengths = "with unsafe=False it checks the lengths on the host, as on CUDA";
 constexpr const char* kPythonMeta =
     "its Meta kernel is Python; training and generation call it at every step";
 constexpr const char* kCudaHasDtype = "CUDA supports these dtypes and the CPU kernel does not";
@@ -70,6 +74,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_logcumsumexp*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::histogram*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::_histogramdd*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::isin.Scalar_Tensor*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
 
     {.pattern = "~index", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
     {.pattern = "~gather", .flag = kMayRejectData, .reason = kRejectsSomeData, .torch = kTorch},
@@ -125,6 +130,8 @@ constexpr OpRule kRules[] = {
     {.pattern = "~svd", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~lstsq", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~inverse", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+    {.pattern = "aten::normal.Tensor_Tensor*", .flag = kChecksStatus, .reason = kReadsStd, .torch = kTorch},
+    {.pattern = "aten::normal.float_Tensor*", .flag = kChecksStatus, .reason = kReadsStd, .torch = kTorch},
 
     {.pattern = "aten::linalg_lu_solve.out", .flag = kSynchronizes, .reason = kSetsConj, .torch = kTorch},
     {.pattern = "aten::quantize_per_*", .flag = kSynchronizes, .reason = kQuantizer, .torch = kTorch},
@@ -278,6 +285,12 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::pixel_shuffle", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
     {.pattern = "aten::max_unpool2d", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
 
+    {.pattern = "aten::histc", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
+    {.pattern = "aten::histc.out", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
+    {.pattern = "aten::index_fill_.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
+    {.pattern = "aten::index_fill.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
+    {.pattern = "aten::segment_reduce", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
+    {.pattern = "aten::segment_reduce.out", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
     {.pattern = "aten::index_put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
     {.pattern = "aten::index_put.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
     {.pattern = "aten::index_put_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
