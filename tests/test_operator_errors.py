@@ -55,6 +55,54 @@ def test_cpu_scalar_as_output_raises():
     assert host.item() == 0
 
 
+# Errors that CUDA raises at the call: it reads data on the host, or the arguments alone are invalid.
+ERRORS_AT_THE_CALL = {
+    "CPU tensor, device index": (
+        lambda a: a.cpu()[a.long()],
+        "indices should be either on cpu or on the same",
+    ),
+    "CPU values": (lambda a: a.index_put_((a.long(),), torch.ones(3)), "same device"),
+    "out of a reduction on the CPU": (
+        lambda a: torch.sum(a, dim=[0], out=torch.empty([])),
+        "Expected out tensor",
+    ),
+    "complex value for index_fill_": (lambda a: a.index_fill_(0, a.long(), 1 + 1j), "complex Scalar"),
+    "negative standard deviation": (lambda a: torch.normal(a, -a), "std >= 0.0"),
+    "infinite range of histc": (lambda a: torch.histc(a / 0), "is not finite"),
+    "lengths of segment_reduce": (
+        lambda a: torch.segment_reduce(a, "sum", lengths=torch.tensor([5], device="openreg"), unsafe=False),
+        "lengths",
+    ),
+    "_assert_async of three elements": (lambda a: torch._assert_async(a), "ambiguous"),
+    "conversion to bits8": (lambda a: a.to(torch.bits8), "not implemented for 'Bits8'"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS_AT_THE_CALL)
+def test_errors_that_cuda_raises_at_the_call(name):
+    call, message = ERRORS_AT_THE_CALL[name]
+    a = torch.tensor([1.0, 2.0, 0.0], device="openreg")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=message):
+            call(a)
+    torch.openreg.synchronize()
+
+
+def test_index_that_is_the_written_tensor_raises_at_the_call():
+    index = torch.tensor([2, 1, 0], device="openreg")
+    with pytest.raises(RuntimeError, match="single memory location"):
+        index.index_put_((index,), index.clone())
+    torch.openreg.synchronize()
+    assert index.tolist() == [2, 1, 0]
+
+
+def test_isin_of_a_number_and_a_tensor():
+    for device in ("cpu", "openreg"):
+        found = [torch.isin(number, torch.tensor([[1, 2], [3, 4]], device=device)) for number in (3, 5, 3)]
+        assert [result.tolist() for result in found] == [True, False, True]
+        assert {result.shape for result in found} == {torch.Size([])}
+
+
 ASSIGNMENTS = {
     "rows": (([0, 2],), (2, 4)),
     "elements": (([0, 2], [1, 3]), (2,)),

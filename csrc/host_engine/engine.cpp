@@ -217,8 +217,9 @@ class Call {
         return;
       }
     }
-    TORCH_CHECK(!host_is_out_, "Expected out tensor to have device ", device, ", but got ", *host_,
-                " instead");
+    // Pointwise operators check all tensors first.
+    TORCH_CHECK(!host_is_out_ || op_.hasTag(at::Tag::pointwise), "Expected out tensor to have device ",
+                device, ", but got ", *host_, " instead");
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                 device, " and ", *host_, "! (when checking arguments of ", traits_.name, ")");
   }

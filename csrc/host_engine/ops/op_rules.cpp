@@ -285,6 +285,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::pixel_shuffle", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
     {.pattern = "aten::max_unpool2d", .flag = kChannelsLast, .reason = kMetaChecksDeviceType, .torch = kTorch, .first_argument = 0, .arguments = 1},
 
+    {.pattern = "aten::_assert_async.", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::assert_async},
     {.pattern = "aten::histc", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
     {.pattern = "aten::histc.out", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
     {.pattern = "aten::index_fill_.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},

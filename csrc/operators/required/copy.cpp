@@ -42,11 +42,18 @@ bool warns(const at::Tensor& dst, const at::Tensor& src) {
   return !warned.exchange(true) || c10::WarningUtils::get_warnAlways();
 }
 
+// Whether the kernel can convert the dtype. It rejects dtypes that only store bits, such as bits8 and int4.
+bool is_arithmetic(const at::Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  return at::isIntegralType(dtype, /*includeBool=*/true) || at::isComplexType(dtype) ||
+         (at::isFloatingType(dtype) && dtype != at::ScalarType::Float4_e2m1fn_x2);
+}
+
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
-  // The kernel rejects overlapping tensors and shapes that do not broadcast. A launched kernel would report
-  // such an error late and drop warnings, so these copies run synchronously.
+  // The kernel rejects overlapping tensors, shapes that do not broadcast and some dtypes. A launched kernel
+  // would report such an error late and drop warnings, so these copies run synchronously.
   if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || overlaps_partly(dst, src)) &&
-      at::is_expandable_to(src.sizes(), dst.sizes()) &&
+      at::is_expandable_to(src.sizes(), dst.sizes()) && is_arithmetic(dst) && is_arithmetic(src) &&
       (capturing(device) || (schedule() != orScheduleBlocking && !warns(dst, src)))) {
     launch_copy(dst, src);
     return;
