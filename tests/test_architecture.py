@@ -25,7 +25,7 @@ def wrong_steps(text: str) -> list[str]:
     wrong = [f"{file} does not exist" for file in FILE.findall(text) if not (ROOT / file).is_file()]
     for file, name in steps(text):
         path = ROOT / file
-        if path.is_file() and not re.search(rf"\b{name}\b", path.read_text()):
+        if path.is_file() and not re.search(rf"\b{name}\b *[({{;,]", path.read_text()):
             wrong.append(f"there is no {name} in {file}")
     return wrong
 

@@ -1,6 +1,7 @@
 """Configuration errors of CMake. A small project includes the same file as ours, so that a test takes a second."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,20 @@ def test_shared_libstdcxx_is_accepted_and_changed_flags_are_checked(tmp_path: Pa
 
 def test_project_includes_the_libstdcxx_check() -> None:
     assert "include(cmake/shared_libstdcxx.cmake)" in (ROOT / "CMakeLists.txt").read_text()
+
+
+def test_build_without_the_host_engine_links_the_fallback(tmp_path: Path) -> None:
+    """Configures the project; test-no-engine compiles the same sources."""
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [CMAKE, "-S", ROOT, "-B", tmp_path, "-G", "Ninja", "-DOPENREG_HOST_ENGINE=OFF"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": binaries, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rules = (tmp_path / "build.ninja").read_text()
+    (link,) = re.findall(r"^build csrc/libtorch_openreg\.so: (.*)", rules, re.MULTILINE)
+    assert "operators/cpu_fallback.cpp.o" in link and "host_engine" not in link
+    (module,) = re.findall(r"^build python/torch_openreg/bindings/_C\S*: (.*)", rules, re.MULTILINE)
+    assert "cpu_fallback.cpp.o" in module and "host_engine.cpp.o" not in module

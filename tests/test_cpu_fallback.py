@@ -1,10 +1,11 @@
 """The build without the host engine (make test-no-engine): operators without a kernel run on the CPU, between copies."""
 
+import copy
 import warnings
 
 import pytest
 import torch
-from interpreter import execute
+from interpreter import execute, python
 
 from torch_openreg import _C
 
@@ -82,6 +83,53 @@ def test_training_step_matches_the_cpu():
     assert models["cpu"][0].ne(reference[0].weight).any()
     for expected, actual in zip(models["cpu"], models["openreg"], strict=True):
         torch.testing.assert_close(actual, expected)
+
+
+def test_random_operators_draw_from_the_device_generator():
+    torch.manual_seed(7)
+    host_state = torch.random.get_rng_state()
+    first, second = (torch.rand(4, device="openreg") for _ in range(2))
+    torch.openreg.manual_seed(7)
+    assert torch.equal(torch.rand(4, device="openreg").cpu(), first.cpu())
+    assert not torch.equal(first.cpu(), second.cpu())
+    generator = torch.Generator("openreg").manual_seed(7)
+    assert torch.equal(torch.rand(4, device="openreg", generator=generator).cpu(), first.cpu())
+    assert generator.get_offset() > 0
+    assert torch.equal(torch.random.get_rng_state(), host_state)
+
+
+def test_convolution_matches_the_cpu():
+    layers = [torch.nn.Conv2d(4, 6, 3, groups=2), torch.nn.ConvTranspose2d(4, 6, 3, bias=False)]
+    for layer in layers:
+        image = torch.randn(2, 4, 8, 8)
+        layer.zero_grad()
+        expected = layer(image)
+        expected.sum().backward()
+        gradient = layer.weight.grad
+        there = copy.deepcopy(layer).to("openreg")
+        there.zero_grad()
+        actual = there(image.to("openreg"))
+        actual.sum().backward()
+        torch.testing.assert_close(actual.cpu(), expected)
+        torch.testing.assert_close(there.weight.grad.cpu(), gradient)
+
+
+def test_fallback_error_raises_and_statistics_name_the_operator():
+    there = torch.ones(3, device="openreg")
+    with torch.openreg.fallback("error"), pytest.raises(NotImplementedError, match="aten::sqrt"):
+        there.sqrt()
+    with torch.openreg.fallback("error", allow=["aten::sqrt"]):
+        there.sqrt()
+    torch.openreg.reset_operator_stats()
+    with torch.openreg.record_operator_stats():
+        there.sqrt()
+    stats = torch.openreg.operator_stats()
+    assert [stats[name].waits for name in stats if name.startswith("aten::sqrt")] == [1]
+
+
+def test_ops_command_reports_that_there_is_no_engine():
+    done = python("-m", "torch_openreg", "ops", code=1)
+    assert "this build has no host engine" in done.stderr
 
 
 def test_errors_of_a_kernel_are_raised_at_the_call():

@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+BINDINGS = ROOT / "python/torch_openreg/bindings"
+INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]""", re.MULTILINE)
 
 # Each folder may include itself and the folders before it. A folder that is not listed is an error.
 ORDER = [
@@ -43,10 +44,13 @@ ORDER = [
 ]
 
 MOST_FILES = 20
+OTHER_FILES = {"CMakeLists.txt", "README.md"}
 
 
 def sources() -> list[Path]:
-    return sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cpp"})
+    found = sorted(path for path in CSRC.rglob("*") if path.is_file() and path.name not in OTHER_FILES)
+    assert {path.suffix for path in found} == {".h", ".cpp"}, "other suffixes are not scanned"
+    return found
 
 
 def folder(path: Path) -> str:
@@ -54,14 +58,31 @@ def folder(path: Path) -> str:
 
 
 def includes() -> list[tuple[Path, str, str]]:
-    """Includes between folders: the file, its folder, the included folder."""
+    """Includes between folders of csrc/: the file, its folder, the included folder."""
     found = []
     for path in sources():
-        for name in INCLUDE.findall(path.read_text()):
-            other = str(Path(name).parent)
+        for other in included_folders(path.read_text()):
             if other != folder(path):
                 found.append((path, folder(path), other))
     return found
+
+
+def included_folders(text: str) -> list[str]:
+    """System headers, and headers of the runtime and of torch, are not in csrc/."""
+    names = [name for name in INCLUDE.findall(text) if (CSRC / name).is_file()]
+    return [str(Path(name).parent) for name in names]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#include "graph/graph.h"',
+        '  #  include   "graph/graph.h"',
+        "#include <graph/graph.h>",
+    ],
+)
+def test_every_form_of_include_is_found(line: str) -> None:
+    assert included_folders(f"#pragma once\n{line}\n") == ["graph"]
 
 
 def test_every_folder_is_listed() -> None:
@@ -106,6 +127,24 @@ def test_only_the_host_engine_includes_the_host_engine() -> None:
         for path, own, other in includes()
         if other.startswith("host_engine") and not own.startswith("host_engine")
     ]
+
+
+@pytest.mark.parametrize("upper", ["process", "graph", "host_engine", "operators"])
+def test_memory_does_not_include(upper: str) -> None:
+    assert not [
+        str(path.relative_to(ROOT))
+        for path, own, other in includes()
+        if own.startswith("memory") and other.split("/")[0] == upper
+    ]
+
+
+def test_one_file_of_the_bindings_includes_the_host_engine() -> None:
+    users = {
+        path.name
+        for path in BINDINGS.glob("*.cpp")
+        if any(other.startswith("host_engine") for other in included_folders(path.read_text()))
+    }
+    assert users == {"host_engine.cpp"}
 
 
 def test_no_folder_has_too_many_files() -> None:

@@ -2,7 +2,7 @@
 
 Each model is traced forward and backward on the device with PyTorch's core ATen decompositions, and the
 graphs are run. To run such models when they are compiled, a device needs kernels for the operators in these
-graphs and for those of csrc/operators/required/factory_and_view_ops.cpp.
+graphs and for those of csrc/operators/required/.
 
     python tools/core_operators.py            writes the page
     python tools/core_operators.py --check    checks that it is up to date

@@ -19,7 +19,7 @@ void run_small_backward(c10::DeviceIndex device) {
 
 }  // namespace
 
-void settle_autograd() noexcept {
+void drain_autograd_threads() noexcept {
   try {
     // On a new thread without Python state: the graph of this backward holds no Python object.
     std::thread([] {

@@ -15,6 +15,6 @@ namespace openreg {
 
 /// Waits until the autograd engine's threads have dropped the graphs of all finished backwards. Call it
 /// without the GIL.
-OPENREG_EXPORT void settle_autograd() noexcept;
+OPENREG_EXPORT void drain_autograd_threads() noexcept;
 
 }  // namespace openreg

@@ -10,7 +10,7 @@ namespace openreg::debug_flags {
 
 enum Flag : uint32_t {
   kStatistics = 1,  // see op_stats.h
-  kWaits = 2,       // reports synchronizations; see sync_debug.h
+  kSyncs = 2,       // reports synchronizations; see sync_debug.h
   kFallbacks = 4,   // reports CPU fallbacks; see sync_debug.h
 };
 

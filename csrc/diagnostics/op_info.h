@@ -7,7 +7,7 @@
 namespace openreg {
 
 /// Lives as long as the process.
-struct OpInfo {
+struct OpDescription {
   std::string name;  // "aten::add.Tensor"
   size_t arguments = 0;
   size_t results = 0;

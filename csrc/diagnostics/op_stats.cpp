@@ -58,15 +58,15 @@ Shard* take_shard() {
 }
 
 // Returns the thread's shard for reuse at thread exit.
-struct Lease {
-  ~Lease() {
+struct ShardReleaser {
+  ~ShardReleaser() {
     if (Shard* shard = std::exchange(my_shard, nullptr)) {
       shard->taken.store(false, std::memory_order_release);
     }
   }
   void begin() {}
 };
-thread_local Lease lease;
+thread_local ShardReleaser lease;
 
 C10_NOINLINE Shard& begin_shard() {
   my_shard = take_shard();
@@ -193,7 +193,7 @@ void note_wait() {
   }
 }
 
-void note_run(const OpInfo& op_info) {
+void note_run(const OpDescription& op_info) {
   if (op_info.launches && schedule() == orScheduleBlocking) {
     note_launch();
   } else {
@@ -201,7 +201,7 @@ void note_run(const OpInfo& op_info) {
   }
 }
 
-void OperatorCall::begin(const c10::OperatorHandle& op, const OpInfo& op_info,
+void OperatorCall::begin(const c10::OperatorHandle& op, const OpDescription& op_info,
                          const torch::jit::Stack* stack) {
   report_call(op, op_info, *stack);
   begin_record(op_info.name, &op_info, stack);
@@ -215,7 +215,7 @@ void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool
   }
 }
 
-void OperatorCall::begin_record(std::string_view name, const OpInfo* op_info,
+void OperatorCall::begin_record(std::string_view name, const OpDescription* op_info,
                                 const torch::jit::Stack* stack) {
   check_not_forked();
   if ((debug_flags::now() & debug_flags::kStatistics) == 0) {

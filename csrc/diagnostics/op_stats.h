@@ -62,14 +62,14 @@ void note_launch();
 void note_wait();
 /// Counts a synchronous run of an operator: as a launch if it is synchronous only because of the blocking
 /// schedule, else as a wait.
-void note_run(const OpInfo& op_info);
+void note_run(const OpDescription& op_info);
 
 /// RAII scope for one operator call. The constructor makes the reports of sync_debug.h, so it may throw; the
 /// operator has not run by then.
 class OperatorCall {
  public:
   /// For the host engine. `stack` holds the arguments now and the results at the end.
-  OperatorCall(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack* stack) {
+  OperatorCall(const c10::OperatorHandle& op, const OpDescription& op_info, const torch::jit::Stack* stack) {
     if (C10_UNLIKELY(debug_flags::now() != 0)) {
       begin(op, op_info, stack);
     }
@@ -102,13 +102,13 @@ class OperatorCall {
     OperatorRecord* outer;  // record of the enclosing call, or null
     int64_t start_ns;
     int exceptions;                  // std::uncaught_exceptions() at the beginning
-    const OpInfo* op_info;           // or null
+    const OpDescription* op_info;    // or null
     const torch::jit::Stack* stack;  // or null
   };
 
-  void begin(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack* stack);
+  void begin(const c10::OperatorHandle& op, const OpDescription& op_info, const torch::jit::Stack* stack);
   void begin_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
-  void begin_record(std::string_view name, const OpInfo* op_info = nullptr,
+  void begin_record(std::string_view name, const OpDescription* op_info = nullptr,
                     const torch::jit::Stack* stack = nullptr);
   void end() noexcept;
 

@@ -42,7 +42,8 @@ bool is_mask(const c10::IValue& indices) {
 
 // Whether the result of this call depends on data. It does not for indexing without a mask, for calls that
 // pass the output size, and for decompositions that do not check their status.
-bool depends_on_data(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
+bool depends_on_data(const c10::OperatorHandle& op, const OpDescription& op_info,
+                     const torch::jit::Stack& stack) {
   if (!op_info.depends_on_data) {
     return false;
   }
@@ -69,7 +70,7 @@ bool is_allowed(const std::string& name, const std::vector<std::string>& allowed
                              [&](const std::string& one) { return one == name || one == all_overloads; });
 }
 
-void report_fallback(const OpInfo& op_info) {
+void report_fallback(const OpDescription& op_info) {
   check_not_forked();
   SyncDebugMode response{};
   {
@@ -93,7 +94,7 @@ void set_sync_debug_mode(SyncDebugMode response) {
   check_not_forked();
   std::lock_guard<std::mutex> lock(settings().mutex);
   on_wait.store(response, std::memory_order_relaxed);
-  debug_flags::set(debug_flags::kWaits, response != SyncDebugMode::Ignore);
+  debug_flags::set(debug_flags::kSyncs, response != SyncDebugMode::Ignore);
 }
 
 SyncDebugMode sync_debug_mode() {
@@ -120,7 +121,7 @@ std::pair<SyncDebugMode, std::vector<std::string>> fallback_mode() {
   return {settings().on_fallback, settings().allowed};
 }
 
-void report_wait(const char* name, const std::string& why) {
+void report_sync(const char* name, const std::string& why) {
   check_not_forked();
   const SyncDebugMode response = sync_debug_mode();
   if (response == SyncDebugMode::Ignore) {
@@ -137,25 +138,26 @@ void report_wait(const char* name, const std::string& why) {
   TORCH_WARN(message);
 }
 
-void report_call(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack) {
+void report_call(const c10::OperatorHandle& op, const OpDescription& op_info,
+                 const torch::jit::Stack& stack) {
   const uint32_t flags = debug_flags::now();
   if ((flags & debug_flags::kFallbacks) != 0 && op_info.has_cpu_kernel) {
     report_fallback(op_info);
   }
-  if ((flags & debug_flags::kWaits) != 0 && depends_on_data(op, op_info, stack)) {
-    report_wait(op_info.name.c_str(), "its result depends on data");
+  if ((flags & debug_flags::kSyncs) != 0 && depends_on_data(op, op_info, stack)) {
+    report_sync(op_info.name.c_str(), "its result depends on data");
   }
 }
 
 void report_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
-  if ((debug_flags::now() & debug_flags::kWaits) == 0 || (on_device(dst) && on_device(src))) {
+  if ((debug_flags::now() & debug_flags::kSyncs) == 0 || (on_device(dst) && on_device(src))) {
     return;
   }
   const std::string between = c10::str(" from ", src.device(), " to ", dst.device(), " ");
   if (!non_blocking) {
-    report_wait(kCopyName, c10::str("a copy", between, "without non_blocking=True is synchronous"));
+    report_sync(kCopyName, c10::str("a copy", between, "without non_blocking=True is synchronous"));
   } else if (on_device(src) && !is_pinned(dst.const_data_ptr())) {
-    report_wait(kCopyName, c10::str("a copy", between, "into pageable memory is synchronous"));
+    report_sync(kCopyName, c10::str("a copy", between, "into pageable memory is synchronous"));
   }
 }
 

@@ -40,13 +40,13 @@ OPENREG_EXPORT void set_fallback_mode(SyncDebugMode response, std::vector<std::s
 OPENREG_EXPORT std::pair<SyncDebugMode, std::vector<std::string>> fallback_mode();
 
 /// Reports a call on the host engine; warns or throws according to the settings.
-void report_call(const c10::OperatorHandle& op, const OpInfo& op_info, const torch::jit::Stack& stack);
+void report_call(const c10::OperatorHandle& op, const OpDescription& op_info, const torch::jit::Stack& stack);
 
 /// The same for a copy.
 void report_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
 
 /// For native kernels that synchronize because of the program. `why` is a clause: "the number of its results
 /// depends on data".
-void report_wait(const char* name, const std::string& why);
+void report_sync(const char* name, const std::string& why);
 
 }  // namespace openreg

@@ -60,11 +60,11 @@ bool query_event(void* event) {
   if (event == nullptr) {
     return true;
   }
-  const orError_t answer = orEventQuery(handle(event));
-  if (answer == orErrorNotReady) {
+  const orError_t error = orEventQuery(handle(event));
+  if (error == orErrorNotReady) {
     return false;
   }
-  OR_CHECK(answer);
+  OR_CHECK(error);
   return true;
 }
 
@@ -83,11 +83,11 @@ double elapsed_time(void* start, void* end) {
   TORCH_CHECK_VALUE(start != nullptr && end != nullptr,
                     "Both events must be recorded before calculating elapsed time.");
   float milliseconds = 0;
-  const orError_t answer = orEventElapsedTime(&milliseconds, handle(start), handle(end));
+  const orError_t error = orEventElapsedTime(&milliseconds, handle(start), handle(end));
   TORCH_CHECK_VALUE(
-      answer != orErrorInvalidValue,
+      error != orErrorInvalidValue,
       "Both events must be created with argument 'enable_timing=True': ", orGetLastErrorMessage());
-  OR_CHECK(answer);
+  OR_CHECK(error);
   return milliseconds;
 }
 
@@ -118,10 +118,10 @@ void* open_event(const std::string& bytes, c10::DeviceIndex device) {
   orEvent_t opened = nullptr;
   OR_CHECK(orIpcOpenEventHandle(&opened, &shared));
   int found = 0;
-  const orError_t answer = orEventGetDevice(opened, &found);
-  if (answer != orSuccess || found != device) {
+  const orError_t error = orEventGetDevice(opened, &found);
+  if (error != orSuccess || found != device) {
     destroy_event(opened);
-    OR_CHECK(answer);
+    OR_CHECK(error);
     TORCH_CHECK_VALUE(false, "the IPC event belongs to device ", found, ", expected device ",
                       static_cast<int>(device));
   }

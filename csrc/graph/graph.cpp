@@ -89,7 +89,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
 // capture continues.
 orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
   const orStream_t stream = stream_handle(*captured_);
-  const orError_t answer = orStreamEndCapture(stream, &graph_);
+  const orError_t error = orStreamEndCapture(stream, &graph_);
   orCaptureStatus status = orCaptureNone;
   uint64_t id = 0;
   ended = orStreamIsCapturing(stream, &status, &id) != orSuccess || status == orCaptureNone || id != capture_;
@@ -99,7 +99,7 @@ orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
     host_allocator().end_allocate_to_pool(pool_);
     captures_underway.fetch_sub(1);
   }
-  return answer;
+  return error;
 }
 
 void Graph::capture_end() {

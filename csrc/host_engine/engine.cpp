@@ -234,7 +234,7 @@ class Call {
   }
 
   void finish_result(IValue& value, int argument) {
-    if (argument != OpTraits::kFresh) {
+    if (argument != OpTraits::kNewTensor) {
       if (value.isTensor()) {
         value = tensor_of_argument(static_cast<size_t>(argument), value);
       }
@@ -331,11 +331,11 @@ void run_and_warn(Call& call, const CallWarnings& warnings) {
 
 // During inference: returns the outputs of an out form without running it. Other forms are not called during
 // inference.
-void describe(const OpTraits& traits, torch::jit::Stack* stack) {
+void return_outputs(const OpTraits& traits, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - traits.arguments;
   torch::jit::Stack results;
   for (const int argument : traits.returned) {
-    TORCH_CHECK_NOT_IMPLEMENTED(argument != OpTraits::kFresh, traits.name,
+    TORCH_CHECK_NOT_IMPLEMENTED(argument != OpTraits::kNewTensor, traits.name,
                                 " cannot run while shapes are inferred");
     results.push_back((*stack)[begin + static_cast<size_t>(argument)]);
   }
@@ -348,7 +348,7 @@ void describe(const OpTraits& traits, torch::jit::Stack* stack) {
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpTraits& traits = op_traits(op);
   if (C10_UNLIKELY(thread_state.inferring)) {
-    describe(traits, stack);
+    return_outputs(traits, stack);
     return;
   }
   if (C10_UNLIKELY(traits.rules.dtypes != 0) && C10_UNLIKELY(needs_upcast(traits, *stack))) {
@@ -360,7 +360,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   bool remember = false;
   CallWarnings warnings;
   const bool blocking = schedule() == orScheduleBlocking;
-  if (C10_LIKELY(traits.kind == ExecutionKind::Launch && (!blocking || capture_underway()))) {
+  if (C10_LIKELY(traits.kind == ExecutionKind::Launch && (!blocking || any_capture()))) {
     if (launch(op, traits, stack, /*only_captured=*/blocking, &warnings)) {
       return;
     }

@@ -36,7 +36,7 @@ struct KernelCall {
     auto* call = static_cast<KernelCall*>(args);
     try {
       const DispatchKeyGuard below;
-      const Unrecorded unrecorded;
+      const DisableRecordFunctionGuard unrecorded;
       const KernelScope scope(call->device);
       call->body();
       return orSuccess;

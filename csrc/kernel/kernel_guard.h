@@ -21,7 +21,7 @@ class KernelGuard {
  private:
   c10::WarningUtils::WarningHandlerGuard warnings_;
   DispatchKeyGuard dispatch_keys_;
-  Unrecorded unrecorded_;
+  DisableRecordFunctionGuard unrecorded_;
   OutputBufferScope host_memory_;
 };
 

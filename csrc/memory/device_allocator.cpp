@@ -75,6 +75,9 @@ Block* lazily_cloned_block(const c10::DataPtr& data) {
 }
 
 void refresh_alias(Block* block, size_t bytes) {
+  if (C10_UNLIKELY(!has_kernel_view())) {
+    return;
+  }
   // An alias that is still referenced belongs to an earlier use of the block and keeps the length of that
   // use.
   if (C10_LIKELY(block->alias && block->alias.use_count() == 1)) {

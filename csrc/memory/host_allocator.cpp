@@ -21,7 +21,7 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
   void free_block(at::HostBlock<c10::Stream>* block) override { OR_CHECK(orFreeHost(block->ptr_)); }
 
   void record_stream(std::optional<std::vector<c10::Event>>& events, c10::Stream stream) override {
-    if (capture_underway() && openreg::stream_is_capturing(stream)) {
+    if (any_capture() && openreg::stream_is_capturing(stream)) {
       // Replays use the block, so it must not be reused: without an event, its event count never reaches 0.
       return;
     }
@@ -42,7 +42,7 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
   bool query_event(c10::Event& event) override { return has_passed(event.eventId()); }
   c10::Stream get_current_stream() const override { return current_stream(current_device()); }
   bool stream_is_capturing(c10::Stream stream) const override {
-    return capture_underway() && openreg::stream_is_capturing(stream);
+    return any_capture() && openreg::stream_is_capturing(stream);
   }
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
 };

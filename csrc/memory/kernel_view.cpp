@@ -22,6 +22,19 @@ void set_alias_allocator(c10::Allocator& (*allocator)()) {
   alias_allocator = allocator;
 }
 
+bool has_kernel_view() {
+  static const bool has = [] {
+    ptrdiff_t offset = 0;
+    const orError_t error = orGetKernelViewOffset(&offset, current_device());
+    if (error == orErrorNotSupported) {
+      return false;
+    }
+    OR_CHECK(error);
+    return true;
+  }();
+  return has;
+}
+
 ptrdiff_t kernel_view_offset() {
   static const ptrdiff_t offset = [] {
     ptrdiff_t value = 0;

@@ -10,7 +10,11 @@
 
 namespace openreg {
 
+/// False if the driver cannot run host code as a kernel (OR_CAP_HOST_EXECUTABLE). Blocks then have no alias.
+bool has_kernel_view();
+
 /// The offset from a device pointer to its kernel-view address; constant, and the same for all devices.
+/// Throws without a kernel view.
 ptrdiff_t kernel_view_offset();
 
 inline void* kernel_view(void* device_ptr) {

@@ -54,7 +54,7 @@ void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
 }
 
 void empty_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  if (!capture_underway() && !in_forked_child()) {
+  if (!any_capture() && !in_forked_child()) {
     pool_of(device).empty_cache(pool);
   }
 }
@@ -68,7 +68,7 @@ RouteId begin_route(c10::DeviceIndex device, c10::MempoolId_t pool, std::functio
   Routes& known = routes();
   std::lock_guard<std::mutex> lock(known.mutex);
   known.all.push_back({++known.latest, device, pool, std::move(takes)});
-  routes_now.fetch_add(1);
+  active_routes.fetch_add(1);
   return known.latest;
 }
 
@@ -84,7 +84,7 @@ void end_route(RouteId id) noexcept {
   }
   std::lock_guard<std::mutex> lock(routes().mutex);
   const size_t ended = std::erase_if(routes().all, [id](const Route& route) { return route.id == id; });
-  routes_now.fetch_sub(static_cast<int>(ended));
+  active_routes.fetch_sub(static_cast<int>(ended));
 }
 
 c10::MempoolId_t find_route(c10::Stream stream) {

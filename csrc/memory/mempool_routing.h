@@ -47,13 +47,13 @@ OPENREG_EXPORT RouteId begin_thread_route(c10::DeviceIndex device, c10::MempoolI
 /// Removes the route. Does not change the use count.
 OPENREG_EXPORT void end_route(RouteId id) noexcept;
 
-inline std::atomic<int> routes_now{0};
+inline std::atomic<int> active_routes{0};
 
 /// The pool for an allocation of this thread on `stream`.
 c10::MempoolId_t find_route(c10::Stream stream);
 
 inline c10::MempoolId_t route(c10::Stream stream) {
-  if (C10_LIKELY(routes_now.load(std::memory_order_relaxed) == 0)) {
+  if (C10_LIKELY(active_routes.load(std::memory_order_relaxed) == 0)) {
     return {0, 0};
   }
   return find_route(stream);

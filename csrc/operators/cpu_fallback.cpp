@@ -1,58 +1,150 @@
-// CPU fallback for operators without a device kernel, in a build without the host engine: copies the
-// arguments to the host, runs the CPU kernel and copies the results back. Slow and synchronous; for bring-up,
+// Operators without a kernel, in a build without the host engine: their tensors are copied to the host, the
+// CPU kernel runs there, and its results are copied back. Slow and synchronous; it keeps a bring-up going
 // while kernels are missing.
 #include "operators/cpu_fallback.h"
 
+#include "device/on_device.h"
 #include "diagnostics/op_stats.h"
+#include "random/generator.h"
 
+#include <ATen/core/Generator.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <torch/library.h>
 
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 namespace openreg {
 namespace {
 
-struct Counts {
-  std::mutex mutex;  // guards the rest
-  std::map<std::string, uint64_t> by_name;
+struct Fallback {
+  OpDescription info;
+  uint64_t calls = 0;
 };
 
-Counts& counts() {
-  static auto* made = new Counts;
+struct Fallbacks {
+  std::mutex mutex;  // guards the map; entries are never erased
+  std::unordered_map<std::string, Fallback> by_name;
+};
+
+Fallbacks& fallbacks() {
+  static auto* made = new Fallbacks;
   return *made;
 }
 
-void count(const std::string& name) {
+// Counts the call, and warns at the first one of each operator.
+const OpDescription& count(const c10::OperatorHandle& op) {
+  std::string name = c10::toString(op.operator_name());
+  Fallback* found = nullptr;
   bool first = false;
   {
-    std::lock_guard<std::mutex> lock(counts().mutex);
-    first = counts().by_name[name]++ == 0;
+    std::lock_guard<std::mutex> lock(fallbacks().mutex);
+    found = &fallbacks().by_name[name];
+    first = found->calls++ == 0;
+    if (first) {
+      found->info.name = name;
+      found->info.arguments = op.schema().arguments().size();
+      found->info.results = op.schema().returns().size();
+      found->info.has_cpu_kernel = true;
+      found->info.depends_on_data =
+          op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+    }
   }
   if (first) {
     TORCH_WARN("the operator '", name, "' has no kernel for ", OR_DEVICE_NAME,
                " and falls back to the CPU, with copies of its arguments and results. This is slow. Write a "
                "kernel for it, or build with the host engine.");
   }
+  return found->info;
+}
+
+// The device of the first device tensor, or of a device argument.
+std::optional<c10::DeviceIndex> device_of(const torch::jit::Stack& stack, size_t begin) {
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (stack[i].isTensor() && on_device(stack[i].toTensor())) {
+      return stack[i].toTensor().device().index();
+    }
+    if (stack[i].isDevice() && stack[i].toDevice().type() == kDevice) {
+      return stack[i].toDevice().has_index() ? stack[i].toDevice().index() : current_device();
+    }
+  }
+  return std::nullopt;
+}
+
+// A random operator draws from the device's generator: the CPU kernel gets a CPU generator at its position. A
+// device generator for host tensors stays, and the kernel rejects it.
+void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const size_t begin = stack.size() - arguments.size();
+  const auto device = device_of(stack, begin);
+  if (!device.has_value()) {
+    return;
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() == "generator") {
+      c10::IValue& value = stack[begin + i];
+      value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
+    }
+  }
 }
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  count(c10::toString(op.operator_name()));
+  const OperatorCall call(op, count(op), stack);
   note_wait();
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) {
+    replace_generator(op, *stack);
+  }
   at::native::cpu_fallback(op, stack);
+}
+
+// PyTorch's default for an out-of-tree device raises, so the fallback is not called for convolutions.
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+                       at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
+  const std::optional<at::Tensor> host_bias =
+      bias.has_value() && bias->defined() ? std::optional(bias->cpu()) : std::nullopt;
+  return at::convolution(input.cpu(), weight.cpu(), host_bias, stride, padding, dilation, transposed,
+                         output_padding, groups)
+      .to(input.device());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+    int64_t groups, std::array<bool, 3> output_mask) {
+  const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
+  const auto [grad_input, grad_weight, grad_bias] =
+      at::convolution_backward(grad_output.cpu(), input.cpu(), weight.cpu(), at::IntArrayRef(channels),
+                               stride, padding, dilation, transposed, output_padding, groups, output_mask);
+  const auto to_device = [&](const at::Tensor& host) {
+    return host.defined() ? host.to(input.device()) : host;
+  };
+  return {to_device(grad_input), to_device(grad_weight), to_device(grad_bias)};
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>());
 }
 
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("convolution_overrideable", convolution);
+  m.impl("convolution_backward_overrideable", convolution_backward);
+}
+
 }  // namespace
 
 std::map<std::string, uint64_t> cpu_fallbacks() {
-  std::lock_guard<std::mutex> lock(counts().mutex);
-  return counts().by_name;
+  std::map<std::string, uint64_t> calls;
+  std::lock_guard<std::mutex> lock(fallbacks().mutex);
+  for (const auto& [name, fallback] : fallbacks().by_name) {
+    calls.emplace(name, fallback.calls);
+  }
+  return calls;
 }
 
 }  // namespace openreg

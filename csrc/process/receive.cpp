@@ -47,7 +47,7 @@ void add(std::vector<c10::Stream>& streams, c10::Stream stream) {
 void close_in_stream_order(const Received& received) {
   std::vector<c10::Stream> streams = received.streams;
   add(streams, current_stream(received.device));
-  if (capture_underway()) {
+  if (any_capture()) {
     std::erase_if(streams, stream_is_capturing);
   }
   const c10::Stream last = streams.empty() ? default_stream(received.device) : streams.back();
@@ -120,15 +120,15 @@ c10::Storage receive_storage(const SharedStorage& shared) {
   void* ptr = nullptr;
   AllReceived& all = all_received();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const orError_t answer = orIpcOpenMemHandle(&ptr, &handle);
-  if (answer == orErrorNotPermitted) {
+  const orError_t error = orIpcOpenMemHandle(&ptr, &handle);
+  if (error == orErrorNotPermitted) {
     const std::string message = orGetLastErrorMessage();
     if (c10::Storage own = find_own(shared)) {
       return own;
     }
     TORCH_CHECK(false, message);
   }
-  OR_CHECK(answer);
+  OR_CHECK(error);
   try {
     check_length(ptr, shared.bytes);
     wait_for_sender(shared);

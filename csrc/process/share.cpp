@@ -100,11 +100,11 @@ SharedStorage share_storage(const c10::Storage& storage) {
   if (result.bytes == 0) {
     return result;
   }
-  TORCH_CHECK(!is_received(impl->data_ptr()), "this tensor", in_quotes(*impl),
+  TORCH_CHECK(!is_received(impl->data_ptr()), "this tensor", quoted_name(*impl),
               " was received from another process, and only the process that made it can send it; send a "
               "clone()");
   Block* block = block_of(impl->data_ptr());
-  TORCH_CHECK(block != nullptr, "this tensor", in_quotes(*impl), " does not own its memory (", result.bytes,
+  TORCH_CHECK(block != nullptr, "this tensor", quoted_name(*impl), " does not own its memory (", result.bytes,
               " bytes, for instance from from_blob), which could be freed while another process uses it; "
               "send a clone()");
   Sent sent;

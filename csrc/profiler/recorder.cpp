@@ -215,11 +215,11 @@ orError_t start_recording() {
   }
   session.fetch_add(1, std::memory_order_relaxed);
   recording.store(true, std::memory_order_relaxed);
-  const orError_t answer = orTraceSubscribe(&on_trace_record, nullptr);
-  if (answer != orSuccess) {
+  const orError_t error = orTraceSubscribe(&on_trace_record, nullptr);
+  if (error != orSuccess) {
     recording.store(false, std::memory_order_relaxed);
   }
-  return answer;
+  return error;
 }
 
 std::vector<Activity> stop_recording() {

@@ -9,9 +9,9 @@
 
 namespace openreg {
 
-class Unrecorded {
+class DisableRecordFunctionGuard {
  public:
-  Unrecorded() {
+  DisableRecordFunctionGuard() {
     if (C10_UNLIKELY(at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value())) {
       disabled_.emplace();
     }

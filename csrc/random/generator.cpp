@@ -169,7 +169,7 @@ RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::Devic
   TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", OR_DEVICE_NAME,
               "' device type for generator but found '", c10::DeviceTypeName(generator.device().type(), true),
               "'");
-  if (C10_UNLIKELY(capture_underway())) {
+  if (C10_UNLIKELY(any_capture())) {
     if (const auto replay = RandomReplay::of(capture_of(current_stream_handle(device)))) {
       return replay->reserve(generator.get<Generator>()->source());
     }

@@ -72,10 +72,10 @@ void RandomReplay::place(orStream_t stream) {
   for (const auto& cell : cells_) {
     const Write write{this, &cell->base, cell->source->reserve(cell->used)};
     c10::raw::intrusive_ptr::incref(this);
-    const orError_t answer = orLaunchKernel(stream, &kWrite, &write, sizeof(write));
-    if (answer != orSuccess) {
+    const orError_t error = orLaunchKernel(stream, &kWrite, &write, sizeof(write));
+    if (error != orSuccess) {
       c10::raw::intrusive_ptr::decref(this);
-      OR_CHECK(answer);
+      OR_CHECK(error);
     }
   }
 }

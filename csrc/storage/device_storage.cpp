@@ -51,7 +51,7 @@ void set_storage_name(const c10::Storage& storage, std::string name) {
   device_storage->set_name(std::move(name));
 }
 
-std::string in_quotes(const c10::StorageImpl& storage) {
+std::string quoted_name(const c10::StorageImpl& storage) {
   const auto* device_storage = dynamic_cast<const DeviceStorage*>(&storage);
   return device_storage == nullptr || device_storage->name().empty() ? std::string()
                                                                      : " '" + device_storage->name() + "'";

@@ -35,6 +35,6 @@ OPENREG_EXPORT std::string storage_name(const c10::Storage& storage);
 OPENREG_EXPORT void set_storage_name(const c10::Storage& storage, std::string name);
 
 /// " 'name'", for error messages; empty without a name.
-std::string in_quotes(const c10::StorageImpl& storage);
+std::string quoted_name(const c10::StorageImpl& storage);
 
 }  // namespace openreg

@@ -12,7 +12,7 @@
 namespace openreg {
 
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
-  TORCH_CHECK(storage->resizable(), "this storage", in_quotes(*storage), " cannot be resized from ",
+  TORCH_CHECK(storage->resizable(), "this storage", quoted_name(*storage), " cannot be resized from ",
               storage->nbytes(), " to ", bytes, " bytes: it does not own its memory");
   if (storage->nbytes() == bytes) {
     return;

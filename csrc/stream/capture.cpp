@@ -22,7 +22,7 @@ bool stream_is_capturing(c10::Stream stream) {
 }
 
 void check_uncaptured(c10::DeviceIndex device, const std::string& what) {
-  if (C10_UNLIKELY(capture_underway())) {
+  if (C10_UNLIKELY(any_capture())) {
     OR_CHECK(orStreamCheckUncaptured(current_stream_handle(device), what.c_str()));
   }
 }

@@ -17,7 +17,7 @@ namespace openreg {
 /// The number of captures in progress in the process.
 inline std::atomic<int> captures_underway{0};
 
-inline bool capture_underway() {
+inline bool any_capture() {
   return captures_underway.load(std::memory_order_relaxed) != 0;
 }
 
@@ -28,7 +28,7 @@ uint64_t capture_of(orStream_t stream);
 bool is_capturing(c10::DeviceIndex device);
 
 inline bool capturing(c10::DeviceIndex device) {
-  return C10_UNLIKELY(capture_underway()) && is_capturing(device);
+  return C10_UNLIKELY(any_capture()) && is_capturing(device);
 }
 
 /// As torch.Stream.is_capturing. Does not open the device.

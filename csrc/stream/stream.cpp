@@ -129,11 +129,11 @@ c10::StreamId number_of_stream(c10::DeviceIndex device, uint64_t id) {
 }
 
 bool query_stream(c10::Stream stream) {
-  const orError_t answer = orStreamQuery(stream_handle(stream));
-  if (answer == orErrorNotReady) {
+  const orError_t error = orStreamQuery(stream_handle(stream));
+  if (error == orErrorNotReady) {
     return false;
   }
-  OR_CHECK(answer);
+  OR_CHECK(error);
   return true;
 }
 

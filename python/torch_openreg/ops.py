@@ -71,6 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
 def op_support(name_space: str = "aten") -> list[Operator]:
     from torch_openreg import _C
 
+    if not _C.HOST_ENGINE:
+        raise SystemExit(
+            "this build has no host engine: operators without a device kernel fall back to the CPU, and"
+            " torch_openreg._C.cpu_fallbacks() counts their calls"
+        )
     return [Operator(*row) for row in _C.op_support(name_space)]
 
 
@@ -161,7 +166,7 @@ def _run_model(where: str, as_json: bool) -> int:
     used = device.operator_stats()
     spaces = {name.partition("::")[0] for name in used}
     support = {operator.name: operator.support for space in spaces for operator in op_support(space)}
-    records = {name: {"support": support.get(name, "own")} | used[name]._asdict() for name in used}
+    records = {name: {"support": support.get(name, "device")} | used[name]._asdict() for name in used}
     print(json.dumps(records, indent=1) if as_json else _model_as_text(records))
     return 1 if failed else 0
 

@@ -85,8 +85,8 @@ void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::ji
   const size_t first = stack->size() - traits.returned.size();
   for (size_t i = 0; i < traits.returned.size(); ++i) {
     c10::IValue& result = (*stack)[first + i];
-    result = traits.returned[i] == OpTraits::kFresh ? map_tensors(result, narrowed)
-                                                    : given[static_cast<size_t>(traits.returned[i])];
+    result = traits.returned[i] == OpTraits::kNewTensor ? map_tensors(result, narrowed)
+                                                        : given[static_cast<size_t>(traits.returned[i])];
   }
 }
 

@@ -74,7 +74,7 @@ bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
 }
 
 // Whether a dry run with kLargestDim has smaller shapes than the call.
-bool is_cut(const OpTraits& traits, const torch::jit::Stack& stack) {
+bool exceeds_dry_run_size(const OpTraits& traits, const torch::jit::Stack& stack) {
   bool cut = false;
   for (size_t i = stack.size() - traits.arguments; i < stack.size(); ++i) {
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
@@ -111,7 +111,7 @@ bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::
       (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
     return false;
   }
-  if (!is_cut(traits, stack) && !traits.has(OpFlag::kMayRejectData)) {
+  if (!exceeds_dry_run_size(traits, stack) && !traits.has(OpFlag::kMayRejectData)) {
     return false;
   }
   return !accepts_other_dtypes(op, traits, stack);
@@ -128,7 +128,7 @@ bool may_dry_run(const OpTraits& traits, const torch::jit::Stack& stack) {
   if (!traits.is_aten) {
     return false;
   }
-  if (!traits.has(OpFlag::kTrustsIntegers)) {
+  if (!traits.has(OpFlag::kNoDryRunWithIntegers)) {
     return true;
   }
   // Integers that the forward saved are lengths and indices. The backward kernel uses them without bounds

@@ -298,7 +298,7 @@ OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const
   if (checks_errors(traits, stack)) {
     return c10::make_intrusive<OutputPlan>();
   }
-  const Unrecorded unrecorded;
+  const DisableRecordFunctionGuard unrecorded;
   try {
     OutputPlanPtr plan = infer_results(op, traits, stack);
     if (needs_default_dtype(traits, stack, *plan)) {
@@ -318,7 +318,7 @@ OutputPlanPtr infer(const c10::OperatorHandle& op, const OpTraits& traits, const
 // Operators whose Meta kernel is known to be wrong. The first call with a key runs synchronously and its
 // results become the plan, unless a dry run is cheap or the stream is captured, where nothing can run.
 bool must_run_first(const OpTraits& traits, const torch::jit::Stack& stack) {
-  return traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr && !capture_underway() &&
+  return traits.has(OpFlag::kShapesFromKernel) && traits.rules.shapes == nullptr && !any_capture() &&
          !(may_dry_run(traits, stack) && is_small(traits, stack));
 }
 

@@ -53,11 +53,11 @@ int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
 
-// A number as a word of a key. `by_kind`: the word holds only the sign and the width class (kLargest), which
-// decide whether the operator accepts the number. A number that changes with every call then does not miss
-// the cache every time.
-int64_t number_word(const c10::IValue& number, bool by_kind) {
-  if (!by_kind) {
+// A number as a word of a key. `value_independent`: the word holds only the sign and the width class
+// (kLargest), which decide whether the operator accepts the number. A number that changes with every call
+// then does not miss the cache every time.
+int64_t number_word(const c10::IValue& number, bool value_independent) {
+  if (!value_independent) {
     return number.isInt() ? number.toInt() : std::bit_cast<int64_t>(number.toDouble());
   }
   const double value = number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
@@ -83,7 +83,7 @@ bool LaunchKey::read(const OpTraits& traits, const torch::jit::Stack& stack, int
   const size_t begin = stack.size() - traits.arguments;
   for (size_t i = 0; i < traits.arguments; ++i) {
     written_ = traits.written[i];
-    if (!add(stack[begin + i], traits.by_kind[i])) {
+    if (!add(stack[begin + i], traits.value_independent[i])) {
       return false;
     }
   }
@@ -139,7 +139,7 @@ bool LaunchKey::add(const at::Tensor& tensor) {
   return true;
 }
 
-bool LaunchKey::add(const c10::IValue& value, bool by_kind) {
+bool LaunchKey::add(const c10::IValue& value, bool value_independent) {
   if (value.isTensor()) {
     return add(value.toTensor());
   }
@@ -147,12 +147,12 @@ bool LaunchKey::add(const c10::IValue& value, bool by_kind) {
     words_.push_back(word(kNone));
   } else if (value.isInt()) {
     words_.push_back(word(kInt));
-    words_.push_back(number_word(value, by_kind));
+    words_.push_back(number_word(value, value_independent));
   } else if (value.isDouble()) {
     words_.push_back(word(kDouble));
-    words_.push_back(number_word(value, by_kind));
+    words_.push_back(number_word(value, value_independent));
   } else if (value.isBool()) {
-    words_.push_back(word(kBool, by_kind ? 0 : value.toBool()));
+    words_.push_back(word(kBool, value_independent ? 0 : value.toBool()));
   } else if (value.isIntList()) {
     const auto list = value.toIntList();
     words_.push_back(word(kInts, static_cast<int64_t>(list.size())));
@@ -181,7 +181,7 @@ bool LaunchKey::add(const c10::IValue& value, bool by_kind) {
     }
   } else if (value.isComplexDouble()) {
     words_.push_back(word(kComplex));
-    if (!by_kind) {
+    if (!value_independent) {
       words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().real()));
       words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().imag()));
     }

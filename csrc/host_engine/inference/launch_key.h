@@ -26,7 +26,7 @@ class LaunchKey {
   c10::DeviceIndex device() const { return device_; }
 
  private:
-  bool add(const c10::IValue& value, bool by_kind);
+  bool add(const c10::IValue& value, bool value_independent);
   bool add(const at::Tensor& tensor);
   void add_hash();
 

@@ -28,7 +28,7 @@ class ResultReader {
  private:
   bool read(const c10::IValue& value, OutputPlan::Result& result) {
     result.list = value.isTensorList();
-    if (result.argument != OpTraits::kFresh) {
+    if (result.argument != OpTraits::kNewTensor) {
       return value.isTensor();
     }
     if (!result.list) {

@@ -4,7 +4,7 @@
 #include "diagnostics/op_stats.h"
 #include "host_engine/inference/infer.h"
 #include "host_engine/inference/overlap.h"
-#include "host_engine/launch/kept_kernel.h"
+#include "host_engine/launch/kernel_reference.h"
 #include "host_engine/launch/launched_op.h"
 #include "host_engine/ops/output_plan.h"
 #include "kernel/arg_alias.h"
@@ -168,7 +168,7 @@ bool launch(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::S
   }
   c10::SmallVector<IValue, 2> results;
   for (const OutputPlan::Result& result : plan->results) {
-    results.push_back(result.argument == OpTraits::kFresh
+    results.push_back(result.argument == OpTraits::kNewTensor
                           ? make_result(result, *pending.op)
                           : (*stack)[begin + static_cast<size_t>(result.argument)]);
   }

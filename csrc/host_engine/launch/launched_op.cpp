@@ -195,12 +195,12 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   [[maybe_unused]] static const int registered = std::atexit(&finish_all_devices);
   thread_state.launches = true;
   LaunchedOp* self = this;
-  const bool captured = C10_UNLIKELY(capture_underway()) && capture_of(stream) != 0;
+  const bool captured = C10_UNLIKELY(any_capture()) && capture_of(stream) != 0;
   captured_ = captured;
-  const orError_t answer = orLaunchKernel(stream, &kernel, &self, sizeof(self));
-  if (C10_UNLIKELY(answer != orSuccess)) {
+  const orError_t error = orLaunchKernel(stream, &kernel, &self, sizeof(self));
+  if (C10_UNLIKELY(error != orSuccess)) {
     recycle(this);
-    OR_CHECK(answer);
+    OR_CHECK(error);
   }
   if (C10_UNLIKELY(captured)) {
     return;
@@ -345,7 +345,7 @@ void LaunchedOp::place_results(const torch::jit::Stack& stack) {
   };
   for (size_t i = 0; i < plan_->results.size(); ++i) {
     const OutputPlan::Result& result = plan_->results[i];
-    if (result.argument != OpTraits::kFresh) {
+    if (result.argument != OpTraits::kNewTensor) {
       continue;
     }
     if (!result.list) {

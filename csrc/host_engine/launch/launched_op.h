@@ -12,7 +12,7 @@
 // it uses a copy of the arguments, and the same output buffers each time. Replays of one graph never overlap.
 #pragma once
 
-#include "host_engine/launch/kept_kernel.h"
+#include "host_engine/launch/kernel_reference.h"
 #include "host_engine/ops/output_plan.h"
 #include "kernel/arg_alias.h"
 #include "kernel/thread_state.h"
@@ -86,7 +86,7 @@ class LaunchedOp {
   bool restore_aliases();
 
   std::optional<c10::OperatorHandle> op_;
-  KeptKernel kept_;  // may be empty
+  KernelReference kept_;  // may be empty
   OutputPlanPtr plan_;
   torch::jit::Stack stack_;
   c10::SmallVector<OutputBuffer, 2> output_buffers_;

@@ -51,17 +51,17 @@ enum class OpFlag : uint8_t {
   kNotRandom,             // draws no random numbers, despite its tag
   kResizes,               // an in-place operator that changes sizes
   kFillsAnyShape,         // an output with the right number of elements keeps its sizes and strides
-  kTrustsIntegers,        // no dry run with integer arguments
+  kNoDryRunWithIntegers,  // no dry run with integer arguments
   kWarnsIfWide,           // the kernel warns about bounds that a floating dtype cannot represent
   kWarnsOnResize,         // the kernel warns when it resizes an output
   kWarns,                 // the kernel warns at every call
   kWarnsIfNotContiguous,  // the kernel warns about non-contiguous arguments
   kSparseMetadata,        // for sparse tensors: the CPU kernel accepts device tensors
-  kNestedComposite,       // for nested tensors: the same
+  kNestedMetadata,        // for nested tensors: the same
   kQuantizedMetadata,     // for quantized tensors: the same
   kChannelsLast,          // results are channels last if a deciding argument is
   kChecked,               // arguments are checked by `check`
-  kShaped,                // results are inferred by `shapes`
+  kHasShapeFunction,      // results are inferred by `shapes`
   kUpcast,                // tensors with one of `dtypes` are upcast
   kChoosesByDevice,       // the engine is registered for it by name
 };

@@ -54,7 +54,8 @@ void invalidate(const c10::OperatorHandle& op) {
   generation.fetch_add(1, std::memory_order_release);
 }
 
-// Launched operators keep their kernels alive; see Note [Deregistered operators] in launch/kept_kernel.h.
+// Launched operators keep their kernels alive; see Note [Deregistered operators] in
+// launch/kernel_reference.h.
 void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
   if (!in_forked_child()) {
     invalidate(op);
@@ -64,7 +65,7 @@ void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) {
 int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& result) {
   const c10::AliasInfo* info = result.alias_info();
   if (info == nullptr || !info->isWrite()) {
-    return OpTraits::kFresh;
+    return OpTraits::kNewTensor;
   }
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* other = schema.arguments()[i].alias_info();
@@ -72,7 +73,7 @@ int argument_returned(const c10::FunctionSchema& schema, const c10::Argument& re
       return static_cast<int>(i);
     }
   }
-  return OpTraits::kFresh;
+  return OpTraits::kNewTensor;
 }
 
 int checks_errors_argument(const c10::FunctionSchema& schema) {
@@ -178,7 +179,7 @@ std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
   const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
-    traits->by_kind.push_back(!by_value && is_number(argument.type()));
+    traits->value_independent.push_back(!by_value && is_number(argument.type()));
   }
   for (const c10::Argument& result : schema.returns()) {
     traits->returned.push_back(argument_returned(schema, result));

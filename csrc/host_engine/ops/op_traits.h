@@ -19,15 +19,16 @@ enum class ExecutionKind {
   Wait,    // the shape or the result depends on data: waits for the stream, then runs
 };
 
-struct OpTraits : OpInfo {
-  static constexpr int kFresh = -1;
+struct OpTraits : OpDescription {
+  static constexpr int kNewTensor = -1;
 
   orKernel kernel{};  // the runtime's kernel for launches; see launch/launched_op.h
   ExecutionKind kind;
   OpRules rules;                      // from the table, by name
   c10::SmallVector<bool, 8> written;  // for each argument: whether the operator writes to it
-  c10::SmallVector<bool, 8> by_kind;  // for each argument: whether it is a number that does not affect shapes
-  c10::SmallVector<int, 2> returned;  // for each result: the argument that is returned, or kFresh
+  c10::SmallVector<bool, 8>
+      value_independent;              // for each argument: whether it is a number that does not affect shapes
+  c10::SmallVector<int, 2> returned;  // for each result: the argument that is returned, or kNewTensor
   int generator;                      // index of the generator argument of a random operator, or -1
   int checks_errors;                  // index of the check_errors argument, or -1
   bool is_structured;                 // PyTorch's default kernel infers its shapes; see inference/infer.cpp

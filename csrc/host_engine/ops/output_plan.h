@@ -22,9 +22,9 @@ struct TensorSpec {
 
 struct OutputPlan : c10::intrusive_ptr_target {
   struct Result {
-    int argument = OpTraits::kFresh;  // the argument that is returned
+    int argument = OpTraits::kNewTensor;  // the argument that is returned
     bool list = false;
-    c10::SmallVector<TensorSpec, 1> tensors;  // if argument is kFresh
+    c10::SmallVector<TensorSpec, 1> tensors;  // if argument is kNewTensor
   };
   struct Resize {
     size_t argument;

@@ -11,7 +11,7 @@ constexpr auto kDeviceKey = c10::DispatchKey::NestedTensorPrivateUse1;
 constexpr auto kCpuKey = c10::DispatchKey::NestedTensorCPU;
 
 void run_nested_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (op_traits(op).has(OpFlag::kNestedComposite) && op.hasKernelForDispatchKey(kCpuKey)) {
+  if (op_traits(op).has(OpFlag::kNestedMetadata) && op.hasKernelForDispatchKey(kCpuKey)) {
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
   } else {
     run_wrapped_operator(op, stack);

@@ -79,12 +79,12 @@ void Pool::free(Block* block) noexcept {
   report_to_profiler(block, -1);
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
-  } else if (C10_UNLIKELY(capture_underway())) {
+  } else if (C10_UNLIKELY(any_capture())) {
     deferred_.push_back(block);
   } else {
     wait_for_other_streams(block);
   }
-  if (C10_UNLIKELY(!caching_) && !capture_underway()) {
+  if (C10_UNLIKELY(!caching_) && !any_capture()) {
     lock.unlock();
     try {
       empty_cache();
@@ -103,7 +103,7 @@ void Pool::record_stream(Block* block, c10::Stream stream) {
 }
 
 void Pool::empty_cache(c10::MempoolId_t of) {
-  if (C10_UNLIKELY(capture_underway())) {
+  if (C10_UNLIKELY(any_capture())) {
     DeviceScope scope(device_);
     OR_CHECK(orDeviceCheckUncaptured("emptying the cache of device memory"));
   }
@@ -327,7 +327,7 @@ bool Pool::retire_if_passed(const Waiting& waiting) {
 }
 
 void Pool::collect() {
-  if (C10_UNLIKELY(!deferred_.empty()) && !capture_underway()) {
+  if (C10_UNLIKELY(!deferred_.empty()) && !any_capture()) {
     for (Block* block : std::exchange(deferred_, {})) {
       wait_for_other_streams(block);
     }

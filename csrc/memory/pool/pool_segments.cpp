@@ -58,15 +58,15 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
   ++clock_;
   DeviceScope scope(device_);
   // Releasing cached memory synchronizes the device, which would invalidate a capture.
-  const bool may_release = !capture_underway();
+  const bool may_release = !any_capture();
   if (C10_UNLIKELY(settings_.garbage_collection_threshold > 0) && may_release) {
     collect_garbage(segment_length(size, false), lock);
   }
   // Not before: collect_garbage unlocks, and the settings may change meanwhile.
   size_t length = segment_length(size, false);
   void* ptr = nullptr;
-  orError_t answer = reserve(&ptr, length);
-  if (orGetErrorClass(answer) == orClassOutOfMemory && may_release) {
+  orError_t error = reserve(&ptr, length);
+  if (orGetErrorClass(error) == orClassOutOfMemory && may_release) {
     ++stats_.num_alloc_retries;
     lock.unlock();
     ipc_hooks.collect_shared();
@@ -91,12 +91,12 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
       wait_for_releasing_threads(lock);
     }
     length = segment_length(size, true);
-    answer = reserve(&ptr, length);
+    error = reserve(&ptr, length);
   }
-  if (orGetErrorClass(answer) == orClassOutOfMemory) {
+  if (orGetErrorClass(error) == orClassOutOfMemory) {
     throw_out_of_memory(requested, length, context);
   }
-  OR_CHECK(answer);
+  OR_CHECK(error);
   auto* block = new Block;
   block->ptr = ptr;
   block->size = length;
@@ -230,10 +230,10 @@ void Pool::release_segments(const std::vector<Block*>& segments, Lock& lock) {
     ++releasing_threads_;
     lock.unlock();
     for (Block* block : segments) {
-      if (const orError_t answer = orFree(block->ptr); answer == orSuccess) {
+      if (const orError_t error = orFree(block->ptr); error == orSuccess) {
         delete block;
       } else {
-        failed = answer;
+        failed = error;
         kept.push_back(block);
       }
     }

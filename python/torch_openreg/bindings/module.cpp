@@ -35,7 +35,7 @@ void bind_devices(py::module_& m) {
   m.def("device_count",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::device_count()); }));
   m.def("finish", wrap_pybind_function_no_gil([] {
-          openreg::settle_autograd();
+          openreg::drain_autograd_threads();
           openreg::finish_all_devices();
         }));
   m.def("init", wrap_pybind_function_no_gil([] { openreg::ensure_a_device(); }));

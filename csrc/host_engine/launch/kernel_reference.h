@@ -30,7 +30,7 @@ inline bool is_boxed_only(const c10::KernelFunction& kernel) {
 }
 
 /// A kernel and the operator handle to call it with, or empty. Not thread-safe.
-class KeptKernel {
+class KernelReference {
  public:
   void keep(const c10::OperatorHandle& op, const OpTraits& traits, const c10::KernelFunction& kernel);
   /// Releases the kernel. Releasing a Python kernel may take the GIL.

@@ -1,4 +1,4 @@
-#include "host_engine/launch/kept_kernel.h"
+#include "host_engine/launch/kernel_reference.h"
 
 #include "device/device.h"
 
@@ -65,14 +65,14 @@ const c10::KernelFunction& cpu_kernel(const c10::OperatorHandle& op) {
   return definition_of(op)->op.lookup(kCpu);
 }
 
-void KeptKernel::keep(const c10::OperatorHandle& op, const OpTraits& traits,
-                      const c10::KernelFunction& kernel) {
+void KernelReference::keep(const c10::OperatorHandle& op, const OpTraits& traits,
+                           const c10::KernelFunction& kernel) {
   // An unboxed kernel does not use the handle.
   const bool needs_schema = !traits.is_aten && is_boxed_only(kernel);
   call_.emplace(Call{kernel, needs_schema ? permanent_op(op, traits) : op});
 }
 
-void KeptKernel::call(torch::jit::Stack* stack) const {
+void KernelReference::call(torch::jit::Stack* stack) const {
   call_->kernel.callBoxed(call_->op, kCpu, stack);
 }
 
