@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from upstream.expected import Expected, Group, judge
 from upstream.report import page
 from upstream.results import Result, Store
+from upstream.runner import cpu_seconds
 from upstream.selection import Selection, parse_shard
 from upstream.suite import test_files as files_of
 from upstream.translate import translate
@@ -216,6 +218,23 @@ def test_invalid_entries_raise(entry, tmp_path):
     (tmp_path / "expected.toml").write_text(f"[[failure]]\n{entry}\n")
     with pytest.raises(ValueError, match=r"needs tests|listed twice"):
         Expected.load(tmp_path / "expected.toml")
+
+
+def test_cpu_seconds_of_a_session_grow_only_while_it_computes():
+    programs = {"busy": "while True: pass", "idle": "import time; time.sleep(60)"}
+    sessions = {
+        name: subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        for name, code in programs.items()
+    }
+    try:
+        end = time.monotonic() + 60
+        while cpu_seconds(sessions["busy"].pid) < 0.5 and time.monotonic() < end:
+            time.sleep(0.1)
+        assert cpu_seconds(sessions["busy"].pid) >= 0.5 > cpu_seconds(sessions["idle"].pid)
+    finally:
+        for session in sessions.values():
+            session.kill()
+            session.wait()
 
 
 def test_the_expected_failures_can_be_read():

@@ -29,6 +29,10 @@ COLLECTION_LIMIT = 900.0
 # The run of a file ends after this many workers in a row that produce no result.
 MAX_WORKERS_WITHOUT_RESULT = 3
 
+# A test that uses the CPU may take this many times longer than the limit, for machines with other work.
+BUSY_FACTOR = 6.0
+BUSY_PERIOD = 5.0
+BUSY_SHARE = 0.02
 
 # Set when the run is interrupted: workers are killed, and their current tests have no result.
 stopping = threading.Event()
@@ -110,17 +114,35 @@ class Worker:
                 time.sleep(0.05)
             if stopping.is_set():
                 return
-            if time.monotonic() - last > limit():
+            waited = time.monotonic() - last
+            if waited > limit() and (waited > BUSY_FACTOR * limit() or not self._is_busy()):
                 # On SIGABRT, faulthandler writes the stacks to the log.
                 self._signal(signal.SIGABRT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(10)
                 raise TimeoutError
 
+    def _is_busy(self) -> bool:
+        """Whether the worker or its children use the CPU: then the test is slow, or the machine is."""
+        before = cpu_seconds(self.process.pid)
+        time.sleep(BUSY_PERIOD)
+        return cpu_seconds(self.process.pid) - before > BUSY_SHARE * BUSY_PERIOD
+
     def ending(self) -> str:
         """Describes how the process ended."""
         code = self.process.wait()
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+
+def cpu_seconds(session: int) -> float:
+    """CPU time of the processes of a session that exist now. Linux only."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # the process has ended
+            fields = stat.read_text().rpartition(")")[2].split()  # after the name, which may contain spaces
+            if int(fields[3]) == session:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def fault_message(log: Path, start: int, length: int = 2000) -> str:

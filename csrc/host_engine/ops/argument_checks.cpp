@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_meta_dispatch.h>
 
@@ -201,6 +202,12 @@ bool checks::histc(const IValue* arguments) {
 bool checks::index_fill(const IValue* arguments) {
   return arguments[3].isScalar() && arguments[3].toScalar().isComplex() &&
          !arguments[0].toTensor().is_complex();
+}
+
+// Throws if the dtype cannot represent all numbers below n.
+bool checks::randperm_out(const IValue* arguments) {
+  at::native::check_supported_max_int_with_precision(arguments[0].toInt(), arguments[2].toTensor());
+  return false;
 }
 
 // unsafe=False: the kernel checks the lengths.

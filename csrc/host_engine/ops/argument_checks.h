@@ -32,6 +32,7 @@ bool multinomial(const c10::IValue* arguments);
 bool multinomial_out(const c10::IValue* arguments);
 bool nll_loss2d(const c10::IValue* arguments);
 bool put(const c10::IValue* arguments);
+bool randperm_out(const c10::IValue* arguments);
 bool segment_reduce(const c10::IValue* arguments);
 
 }  // namespace checks

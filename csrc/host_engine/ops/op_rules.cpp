@@ -290,6 +290,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::histc.out", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
     {.pattern = "aten::index_fill_.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
     {.pattern = "aten::index_fill.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
+    {.pattern = "aten::randperm.generator_out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::randperm_out},
     {.pattern = "aten::segment_reduce", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
     {.pattern = "aten::segment_reduce.out", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
     {.pattern = "aten::index_put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
