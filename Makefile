@@ -14,7 +14,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-no-engine test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
@@ -29,6 +29,7 @@ help:
 	@echo 'bench   benchmarks of the device and the CPU'
 	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
 	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
+	@echo 'test-sanitized   operator and memory tests of the package under the address and undefined behavior sanitizers'
 	@echo 'stress, stress-tsan   the device allocator from eight threads, and under the thread sanitizer'
 	@echo 'soak    MINUTES=30 of threads, streams, allocations and training at the same time, with checks'
 	@echo 'lint, format   check formatting and types; fix the formatting'
@@ -84,6 +85,22 @@ test-no-engine: build
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/package --component no_engine --prefix build/no_engine
 	PYTHONPATH=$(abspath build/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
+
+# The package under the address and undefined behavior sanitizers. torch is not instrumented, and Python leaks at exit.
+SANITIZED_TESTS ?= tests/test_memory.py tests/test_memory_stats.py tests/test_memory_settings.py \
+  tests/test_memory_snapshot.py tests/test_pinned_memory.py tests/test_graph_memory.py tests/test_storage.py \
+  tests/test_copy.py tests/test_operators.py tests/test_operator_errors.py tests/test_host_arguments.py tests/ops/test_ops.py
+test-sanitized: build
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/sanitized -G Ninja \
+	  -DOPENREG_SANITIZE=address,undefined
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitized
+	rm -rf build/sanitized/package && mkdir -p build/sanitized/package
+	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* build/sanitized/package
+	rm build/sanitized/package/torch_openreg/_C.*.so build/sanitized/package/torch_openreg/lib/*.so
+	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/sanitized --prefix build/sanitized/package
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath build/sanitized/package) \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' $(SANITIZED_TESTS)
 
 # Every sample of every dtype under every schedule; half an hour or more.
 test-ops: build

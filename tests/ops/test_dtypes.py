@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 import torch
-from agreement import DTYPES, OPERATORS, move_value
+from agreement import DTYPES, OPERATORS, is_due, move_value
 from exceptions import ELSEWHERE, REFUSED_LATE
-from test_ops import ALL
 from torch.utils._pytree import tree_leaves, tree_map
 
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
@@ -60,8 +59,8 @@ def test_dtypes_that_only_cuda_supports(name, dtype):
 
 CHECKED = [
     pytest.param(name, id=name)
-    for number, (name, op) in enumerate(OPERATORS.items())
-    if name not in REFUSED_LATE and (ALL or number % 7 == 0) and not op.is_factory_function
+    for name, op in OPERATORS.items()
+    if name not in REFUSED_LATE and is_due(name) and not op.is_factory_function
 ]
 
 
