@@ -99,8 +99,9 @@ test-sanitized: build
 	rm build/sanitized/package/torch_openreg/_C.*.so build/sanitized/package/torch_openreg/lib/*.so
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/sanitized --prefix build/sanitized/package
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath build/sanitized/package) \
-	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' $(SANITIZED_TESTS)
+	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath build/sanitized/package) \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' $(SANITIZED_TESTS) \
+	  --deselect tests/test_operators.py::test_ended_threads_return_recycled_launches  # the sanitizer keeps freed memory
 
 # Every sample of every dtype under every schedule; half an hour or more.
 test-ops: build

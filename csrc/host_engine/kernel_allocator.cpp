@@ -47,10 +47,12 @@ bool may_be_pool_backed(void* ptr) {
 
 c10::Allocator* host = nullptr;  // PyTorch's allocator; set before the first kernel
 
+// `ptr` may be any host pointer, or null: the difference is computed with integers.
 bool is_kernel_view(void* ptr) {
+  const uintptr_t device = reinterpret_cast<uintptr_t>(ptr) - static_cast<uintptr_t>(kernel_view_offset());
   orPointerAttributes attributes{};
   attributes.struct_size = sizeof(attributes);
-  return orPointerGetAttributes(&attributes, static_cast<char*>(ptr) - kernel_view_offset()) == orSuccess &&
+  return orPointerGetAttributes(&attributes, reinterpret_cast<void*>(device)) == orSuccess &&
          attributes.type == orMemoryTypeDevice;
 }
 
