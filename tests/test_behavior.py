@@ -17,7 +17,6 @@ from interpreter import execute
         lambda: torch.openreg.set_device(7),
         lambda: torch.openreg.synchronize(7),
         lambda: torch.openreg.Stream(7),
-        lambda: torch.openreg.get_device_properties(7),
     ],
 )
 def test_an_invalid_device_index_is_an_accelerator_error(use):

@@ -61,7 +61,6 @@ def test_the_current_device_is_thread_local():
     "use",
     [
         lambda: torch.openreg.set_device(7),
-        lambda: torch.openreg.get_device_properties(7),
         lambda: torch.openreg.synchronize(7),
         lambda: torch.empty(1, device="openreg:7"),
         lambda: torch.openreg.Stream(7),
@@ -92,6 +91,20 @@ def test_properties():
     assert properties.total_memory == 8 << 30
     assert properties.name == torch.openreg.get_device_name("openreg:1")
     assert properties.name in repr(properties)
+
+
+def test_properties_of_one_device_compare_and_hash_equal():
+    properties = torch.openreg.get_device_properties(0)
+    assert properties == torch.openreg.get_device_properties("openreg:0")
+    assert (
+        len({properties, torch.openreg.get_device_properties(), torch.openreg.get_device_properties(1)}) == 2
+    )
+
+
+@pytest.mark.parametrize("index", [7, -1])
+def test_properties_of_an_invalid_device_raise_as_in_torch_cuda(index):
+    with pytest.raises(AssertionError, match=f"Invalid device id: index {index} .* 2 devices"):
+        torch.openreg.get_device_properties(index)
 
 
 def test_versions_and_peers():
@@ -130,6 +143,53 @@ def test_methods_and_properties_named_after_the_device():
     assert torch.ones(3).openreg(1).device.index == 1
     module = torch.nn.Linear(2, 2).openreg()
     assert all(parameter.is_openreg for parameter in module.parameters())
+
+
+def test_tensor_types_accept_a_device():
+    assert torch.openreg.FloatTensor(2, device=1).get_device() == 1
+    assert torch.openreg.IntTensor([3], device="openreg:1").get_device() == 1
+    with torch.openreg.device(1):
+        assert torch.openreg.FloatTensor(2).get_device() == 1
+        assert torch.openreg.FloatTensor(2, device=None).get_device() == 1
+        assert torch.openreg.FloatTensor(2, device=0).get_device() == 0
+    with pytest.raises(ValueError, match="Expected a openreg device, but got: cpu"):
+        torch.openreg.FloatTensor(2, device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_typed_storages(tmp_path):
+    storage = torch.openreg.IntStorage(4).fill_(7)
+    assert storage.device.type == "openreg" and storage.tolist() == [7] * 4
+    assert isinstance(storage, torch.openreg.IntStorage) and not isinstance(storage, torch.IntStorage)
+    assert not isinstance(storage, torch.openreg.FloatStorage)
+    assert storage.type() == "torch.openreg.IntStorage"
+    assert isinstance(torch.ones(2).storage().openreg().double(), torch.openreg.DoubleStorage)
+    assert isinstance(torch.ones(2, device="openreg").storage().cpu(), torch.FloatStorage)
+    torch.save(storage, tmp_path / "storage")
+    loaded = torch.load(tmp_path / "storage", weights_only=False)
+    assert isinstance(loaded, torch.openreg.IntStorage) and loaded.tolist() == [7] * 4
+    with pytest.raises(RuntimeError, match="from_buffer: Not available for openreg storage"):
+        torch.openreg.ByteStorage.from_buffer(b"12")
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_typed_storages_have_the_dtypes_of_torch_cuda():
+    for kind, dtype in {
+        torch.openreg.DoubleStorage: torch.float64,
+        torch.openreg.FloatStorage: torch.float32,
+        torch.openreg.HalfStorage: torch.float16,
+        torch.openreg.BFloat16Storage: torch.bfloat16,
+        torch.openreg.LongStorage: torch.int64,
+        torch.openreg.IntStorage: torch.int32,
+        torch.openreg.ShortStorage: torch.int16,
+        torch.openreg.CharStorage: torch.int8,
+        torch.openreg.ByteStorage: torch.uint8,
+        torch.openreg.BoolStorage: torch.bool,
+        torch.openreg.ComplexDoubleStorage: torch.complex128,
+        torch.openreg.ComplexFloatStorage: torch.complex64,
+    }.items():
+        storage = kind(3)
+        assert storage.dtype == dtype and storage.size() == 3 and isinstance(storage, kind)
 
 
 def test_tensor_types():

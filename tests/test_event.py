@@ -55,15 +55,18 @@ def test_elapsed_time():
 
 def test_elapsed_time_requires_timing_and_recorded_events():
     start, end = torch.openreg.Event(enable_timing=True), torch.openreg.Event()
+    for _ in range(2):  # with and without a record
+        with pytest.raises(ValueError, match="enable_timing=True': the end event"):
+            start.elapsed_time(end)
+        with pytest.raises(ValueError, match="enable_timing=True': the start event"):
+            end.elapsed_time(start)
+        start.record()
+        end.record()
+    never_recorded = torch.openreg.Event(enable_timing=True)
     with pytest.raises(ValueError, match="must be recorded"):
-        start.elapsed_time(end)
-    start.record()
-    end.record()
-    end.synchronize()
-    with pytest.raises(ValueError, match="enable_timing=True': the end event"):
-        start.elapsed_time(end)
-    with pytest.raises(ValueError, match="enable_timing=True': the start event"):
-        end.elapsed_time(start)
+        start.elapsed_time(never_recorded)
+    with pytest.raises(TypeError, match=r"expected a torch\.Event, got int"):
+        start.elapsed_time(1)
 
 
 def test_elapsed_time_of_pending_work_is_rejected():
@@ -129,6 +132,13 @@ def test_record_uses_the_current_stream():
         event.record()
         assert not event.query()
     assert event.query() and event.device == torch.device("openreg:1")
+
+
+def test_an_event_has_no_device_before_its_first_record():
+    event = torch.openreg.Event()
+    assert event.device is None
+    event.record(torch.openreg.Stream(1))
+    assert event.device == torch.device("openreg:1")
 
 
 def test_events_cross_devices():

@@ -355,6 +355,53 @@ def test_user_generators_in_a_capture():
         graph.register_generator_state(torch.Generator())
 
 
+def test_a_captured_checkpoint_recomputes_with_the_random_numbers_of_the_forward():
+    x = torch.ones(50, device=DEVICE, requires_grad=True)
+
+    def step() -> tuple[torch.Tensor, ...]:
+        def block(x: torch.Tensor) -> torch.Tensor:
+            return torch.sigmoid(x) * torch.rand(50, device=DEVICE)
+
+        def gradient() -> torch.Tensor:
+            out = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
+            return torch.autograd.grad(out.sum(), x)[0]
+
+        return gradient(), gradient(), torch.rand(3, device=DEVICE)
+
+    torch.manual_seed(3)
+    launched = [step() for _ in range(2)]
+    graph, replayed = capture(step)
+    torch.manual_seed(3)
+    for expected in launched:
+        graph.replay()
+        assert all(map(torch.equal, replayed, expected))
+
+
+def test_the_state_of_a_generator_in_a_capture_is_a_position_in_the_graph():
+    def twice() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        nonlocal state
+        state = openreg.get_rng_state()
+        first = torch.rand(4, device=DEVICE)
+        openreg.set_rng_state(state)
+        return first, torch.rand(4, device=DEVICE), torch.rand(4, device=DEVICE)
+
+    state = None
+    before = openreg.get_rng_state()
+    graph, (first, again, other) = capture(twice)
+    assert torch.equal(openreg.get_rng_state(), before)
+    graph.replay()
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    with pytest.raises(RuntimeError, match="can be set only during a capture"):
+        openreg.set_rng_state(state)
+    state[0] += 1
+    with (
+        openreg.graph(openreg.OpenRegGraph()),
+        pytest.raises(RuntimeError, match="seed of a generator cannot change during a capture"),
+    ):
+        torch.rand(4, device=DEVICE)
+        openreg.set_rng_state(state)
+
+
 # ---- Cost
 
 

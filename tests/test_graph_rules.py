@@ -34,7 +34,10 @@ ILLEGAL = {
     "pageable": (lambda x: x.copy_(torch.ones(8), non_blocking=True), "a copy between host and device"),
     "empty_cache": (lambda x: torch.accelerator.empty_cache(), "emptying the cache"),
     "seed": (lambda x: torch.manual_seed(12345), "seeding a generator"),
-    "rng state": (lambda x: openreg.get_rng_state(), "reading a generator's state"),
+    "rng state": (
+        lambda x: openreg.set_rng_state(torch.zeros(16, dtype=torch.uint8)),
+        "setting a generator's state to one that was read outside of captures",
+    ),
     "replay": (lambda x: OTHER.replay(), "launching a graph"),
 }
 OTHER = None

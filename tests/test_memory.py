@@ -70,6 +70,11 @@ def test_out_of_memory_reports_sizes_and_is_recoverable(size):
     assert torch.ones(4, device="openreg").sum().item() == 4
 
 
+def test_out_of_memory_for_sizes_beyond_an_exabyte():
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate more than 1EB memory"):
+        torch.empty(1 << 62, dtype=torch.uint8, device="openreg")
+
+
 def test_cached_memory_is_released_before_out_of_memory():
     half = torch.empty(5 << 30, dtype=torch.uint8, device="openreg")
     del half

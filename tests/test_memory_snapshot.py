@@ -156,6 +156,43 @@ def test_skip_actions():
         memory._record_memory_history(skip_actions=["freed"])
 
 
+def test_context_state_keeps_only_the_stacks_of_memory_in_use():
+    torch.openreg.empty_cache()
+    memory._record_memory_history(context="state", stacks="python", clear_history=True)
+    a = bytes_of(10)
+    assert block_at(a.data_ptr())["frames"]
+    del a
+    assert "frames': [{" not in str(memory._snapshot())
+
+
+def test_allocation_traceback():
+    a = bytes_of(3 * MIB)
+    assert "bytes_of" in [frame["name"] for frame in memory._allocation_traceback(a.data_ptr())]
+    assert memory._allocation_traceback(a[1:].data_ptr()) is None
+    address = a.data_ptr()
+    del a
+    assert memory._allocation_traceback(address) is None
+
+
+def test_a_stack_of_an_earlier_recording_is_not_that_of_a_new_allocation():
+    a = bytes_of(10)
+    memory._record_memory_history(None)
+    assert memory._allocation_traceback(a.data_ptr())
+    address = a.data_ptr()
+    del a
+    a = bytes_of(10)
+    assert a.data_ptr() == address and memory._allocation_traceback(address) is None
+
+
+def test_backward_allocations_have_the_stack_of_the_forward_in_anomaly_mode():
+    a = torch.ones(10, device="openreg", requires_grad=True)
+    with torch.autograd.detect_anomaly(check_nan=False):
+        (a * 2).sum().backward()
+    entries = memory._snapshot()["device_traces"][0]
+    forward = [line for entry in entries for line in entry.get("forward_frames", [])]
+    assert any("(a * 2).sum().backward()" in line for line in forward)
+
+
 def test_state_mode_records_no_history():
     memory._record_memory_history("state", clear_history=True)
     a = bytes_of(10)
@@ -211,6 +248,18 @@ def test_entries_have_a_pool_id():
     entries = memory._snapshot()["device_traces"][0]
     pools = {one["addr"]: one["pool_id"] for one in entries if one["action"] == "alloc"}
     assert pools[a.data_ptr()] == pool.id and pools[b.data_ptr()] == (0, 0)
+
+
+def test_snapshot_of_a_pool_has_its_segments_only():
+    pool = torch.openreg.MemPool()
+    assert pool.snapshot() == []
+    with torch.openreg.use_mem_pool(pool):
+        a = bytes_of(5000)
+    b = bytes_of(5000)
+    (segment,) = pool.snapshot(include_traces=False)
+    addresses = [block["address"] for block in segment["blocks"]]
+    assert segment["segment_pool_id"] == pool.id
+    assert a.data_ptr() in addresses and b.data_ptr() not in addresses
 
 
 @pytest.mark.host_engine  # the CPU fallback synchronizes

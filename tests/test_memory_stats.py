@@ -292,6 +292,8 @@ def test_raw_allocations_come_from_the_pool():
     handle = torch.openreg.caching_allocator_alloc(10, stream=torch.openreg.Stream().native_handle)
     torch.openreg.caching_allocator_delete(handle)
     assert torch.openreg.caching_allocator_alloc(0) == 0
+    with pytest.raises(ValueError, match="Invalid memory size: -1024"):
+        torch.openreg.caching_allocator_alloc(-1024)
     torch.openreg.caching_allocator_delete(0)
     with pytest.raises(TypeError, match="str"):
         torch.openreg.caching_allocator_alloc(10, stream="0")

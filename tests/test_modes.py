@@ -57,6 +57,8 @@ GROUPS = {
         dev.seed()
         dev.seed_all()
         dev.initial_seed()
+        dev._set_rng_state_offset(8)
+        dev._get_rng_state_offset()
         len(dev.default_generators)
         torch.manual_seed(4)
         torch.seed()
@@ -307,7 +309,7 @@ def test_every_public_name_is_in_a_group():
     text = "\n".join(GROUPS.values())
     for prefix, module in (("dev", torch.openreg), ("acc", torch.accelerator)):
         for name in module.__all__:
-            assert name.endswith(("Tensor", "Error")) or f"{prefix}.{name}" in text, name
+            assert name.endswith(("Tensor", "Storage", "Error")) or f"{prefix}.{name}" in text, name
     for name in dir(torch.Generator):
         assert name.startswith("_") or f"generator.{name}" in text, name
 

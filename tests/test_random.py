@@ -84,6 +84,17 @@ def test_invalid_states_raise():
     assert torch.equal(before, torch.openreg.get_rng_state())
 
 
+def test_offset_of_the_default_generator():
+    torch.openreg.manual_seed(5)
+    torch.rand(3, device="openreg")
+    assert torch.openreg._get_rng_state_offset() == 4
+    following = torch.rand(3, device="openreg")
+    torch.openreg._set_rng_state_offset(4)
+    assert torch.equal(torch.rand(3, device="openreg"), following)
+    torch.openreg._set_rng_state_offset(100, "openreg:1")
+    assert torch.openreg._get_rng_state_offset(1) == 100
+
+
 def test_each_device_has_its_own_generator():
     torch.manual_seed(2)
     a, b = torch.randn(5, device="openreg:0"), torch.randn(5, device="openreg:1")

@@ -61,7 +61,6 @@ ELSEWHERE = {
 _SENSORS = "reads a sensor of NVIDIA or AMD boards; a simulated device has none"
 _LIBRARY = "refers to a CUDA library; the kernels of this device run on the host"
 _CUDART = "exposes the CUDA runtime; the runtime of this device is `include/openreg/openreg.h`"
-_STORAGE = "typed storages are deprecated in PyTorch; use `torch.UntypedStorage(n, device=...)`"
 _COMPILED = "lists architectures of compiled CUDA code; there is none"
 _PLUGGABLE = (
     "replaces CUDA's allocator with functions that take CUDA streams; this device has only its own allocator"
@@ -69,13 +68,6 @@ _PLUGGABLE = (
 
 # Absent, with the reason. "module.*" stands for all names of a module.
 ABSENT = {
-    **{
-        f"{dtype}Storage": _STORAGE
-        for dtype in (
-            *("BFloat16", "Bool", "Byte", "Char", "ComplexDouble", "ComplexFloat", "Double", "Float", "Half"),
-            *("Int", "Long", "Short"),
-        )
-    },
     **dict.fromkeys(("temperature", "power_draw", "clock_rate", "utilization", "memory_usage"), _SENSORS),
     "list_gpu_processes": "queries NVIDIA's management library; a simulated device has no list of processes",
     **dict.fromkeys(("current_blas_handle", "current_solver_handle", "has_magma"), _LIBRARY),

@@ -56,6 +56,12 @@ void check_data(bool has_data) {
               "a tensor with a resized storage); pass the tensor that get_state returned");
 }
 
+// The random sources of the graph that the device's current stream is captured into, or null.
+c10::intrusive_ptr<RandomReplay> current_replay(c10::DeviceIndex device) {
+  return C10_UNLIKELY(capture_underway()) ? RandomReplay::of(capture_of(current_stream_handle(device)))
+                                          : nullptr;
+}
+
 }  // namespace
 
 RandomState RandomSource::reserve(uint64_t numbers) {
@@ -124,13 +130,27 @@ void Generator::set_state(const c10::TensorImpl& state) {
   std::memcpy(&read, bytes, sizeof(read));
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch,
               ", got ", read.offset, ": the tensor is not the state of a ", OR_DEVICE_NAME, " generator");
-  check_uncaptured("setting a generator's state");
+  const bool of_capture = (read.offset & kInCapture) != 0;
+  if (const auto replay = of_capture ? current_replay(device().index()) : nullptr) {
+    TORCH_CHECK(read.seed == current_seed(), "the seed of a generator cannot change during a capture: it is ",
+                current_seed(), ", and the state has the seed ", read.seed);
+    replay->set_position(source_, read.offset & ~kInCapture);
+    return;
+  }
+  check_uncaptured("setting a generator's state to one that was read outside of captures");
+  TORCH_CHECK(!of_capture,
+              "the state of the generator was read during the capture of a graph, and is a position in that "
+              "graph; it can be set only during a capture");
   source_->set(read);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
-  check_uncaptured("reading a generator's state");
-  const RandomState now = source_->get();
+  RandomState now = source_->get();
+  if (const auto replay = current_replay(device().index())) {
+    now.offset = replay->position(source_) | kInCapture;
+  } else {
+    check_uncaptured("reading a generator's state");
+  }
   // Not at::empty: a dispatch mode, for instance FakeTensorMode, would intercept it.
   at::Tensor state =
       at::detail::empty_cpu({kStateBytes}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
@@ -169,10 +189,8 @@ RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::Devic
   TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", OR_DEVICE_NAME,
               "' device type for generator but found '", c10::DeviceTypeName(generator.device().type(), true),
               "'");
-  if (C10_UNLIKELY(any_capture())) {
-    if (const auto replay = RandomReplay::of(capture_of(current_stream_handle(device)))) {
-      return replay->reserve(generator.get<Generator>()->source());
-    }
+  if (const auto replay = current_replay(device)) {
+    return replay->reserve(generator.get<Generator>()->source());
   }
   return {generator.get<Generator>()->reserve()};
 }

@@ -40,6 +40,9 @@ struct RandomPlace {
   }
 };
 
+/// Marks the offset of a state that was read during a capture; see Note [Random numbers in graphs].
+inline constexpr uint64_t kInCapture = uint64_t{1} << 63;
+
 inline constexpr uint64_t kNumbersPerLaunch = 4;  // offsets are multiples of a Philox block, as in CUDA
 
 /// The state of one generator, or of several that share it.
@@ -78,7 +81,7 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override;
-  // Throws during a capture: the state is known only at each replay.
+  // Throws during a capture: the values are known only at each replay.
   void check_uncaptured(const char* what) const;
 
   c10::intrusive_ptr<RandomSource> source_;

@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace openreg {
@@ -51,20 +52,37 @@ c10::intrusive_ptr<RandomReplay> RandomReplay::of(uint64_t capture) {
   return found == captures().replays.end() ? nullptr : found->second;
 }
 
-RandomPlace RandomReplay::reserve(const c10::intrusive_ptr<RandomSource>& source) {
-  std::lock_guard<std::mutex> lock(mutex_);
+RandomReplay::Cell& RandomReplay::cell_of(const c10::intrusive_ptr<RandomSource>& source) {
   auto found =
       std::find_if(cells_.begin(), cells_.end(), [&](const auto& cell) { return cell->source == source; });
   if (found == cells_.end()) {
     cells_.push_back(std::make_unique<Cell>(Cell{source}));
     found = cells_.end() - 1;
   }
-  Cell& cell = **found;
+  return **found;
+}
+
+uint64_t RandomReplay::position(const c10::intrusive_ptr<RandomSource>& source) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cell_of(source).next;
+}
+
+void RandomReplay::set_position(const c10::intrusive_ptr<RandomSource>& source, uint64_t position) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Cell& cell = cell_of(source);
+  cell.next = position;
+  cell.used = std::max(cell.used, position);
+}
+
+RandomPlace RandomReplay::reserve(const c10::intrusive_ptr<RandomSource>& source) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Cell& cell = cell_of(source);
   RandomPlace place;
-  place.state.offset = cell.used;
+  place.state.offset = cell.next;
   place.base = &cell.base;
   place.owner = c10::intrusive_ptr<c10::intrusive_ptr_target>::reclaim_copy(this);
-  cell.used += kNumbersPerLaunch;
+  cell.next += kNumbersPerLaunch;
+  cell.used = std::max(cell.used, cell.next);
   return place;
 }
 

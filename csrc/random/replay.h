@@ -7,6 +7,10 @@
 // cell that the launches read. The write is in stream order, before the graph runs. So every replay draws new
 // numbers, and the same seed reproduces them. This applies to every generator that is used in a capture.
 //
+// During a capture, the state of a generator is its position in the replay, marked with kInCapture. So
+// checkpoints (torch.utils.checkpoint) can be captured: the recomputation draws at the positions of the
+// forward. Such a state is valid only in captures, and other states only outside of them.
+//
 // Thread safety: begin and end may be called from any thread, place by one replay at a time.
 #pragma once
 
@@ -33,6 +37,10 @@ class RandomReplay final : public c10::intrusive_ptr_target {
   /// Reserves the position of a captured launch.
   RandomPlace reserve(const c10::intrusive_ptr<RandomSource>& source);
 
+  /// The position of the next launch, from the start of the replay.
+  uint64_t position(const c10::intrusive_ptr<RandomSource>& source);
+  void set_position(const c10::intrusive_ptr<RandomSource>& source, uint64_t position);
+
   bool empty() const { return cells_.empty(); }
   /// Reserves the positions of one replay, and enqueues the writes of the cells.
   void place(orStream_t stream);
@@ -40,9 +48,12 @@ class RandomReplay final : public c10::intrusive_ptr_target {
  private:
   struct Cell {
     c10::intrusive_ptr<RandomSource> source;
-    uint64_t used = 0;   // numbers per replay
+    uint64_t next = 0;   // position of the next launch
+    uint64_t used = 0;   // numbers per replay: the largest `next`
     RandomState base{};  // start position of the running replay
   };
+
+  Cell& cell_of(const c10::intrusive_ptr<RandomSource>& source);
 
   std::mutex mutex_;  // guards cells_ during the capture
   std::vector<std::unique_ptr<Cell>> cells_;

@@ -37,9 +37,8 @@ void History::note(TraceEntry::Action action, size_t address, size_t size, c10::
   if (!on() || (skipped_ >> action & 1U) != 0) {
     return;
   }
-  const bool keeps_stack = when_.load(std::memory_order_relaxed) >= RecordContext::ALLOC;
   TraceEntry entry(action, device_, address, size, reinterpret_cast<void*>(stream), pool, 0,
-                   keeps_stack ? context : nullptr);
+                   keeps_stacks() ? context : nullptr);
   entry.time_.t_ = static_cast<time_t>(c10::getTime() / 1000);  // microseconds
   if (entries_.size() < max_entries_) {
     entries_.push_back(std::move(entry));

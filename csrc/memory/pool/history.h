@@ -34,6 +34,9 @@ class History {
   /// pool's mutex.
   Context gather(RecordContext reason) const;
 
+  /// Whether stacks are kept beyond the lifetime of an allocation.
+  bool keeps_stacks() const { return when_.load(std::memory_order_relaxed) >= RecordContext::ALLOC; }
+
   void set(const HistoryOptions& options, bool clear);
   void note(TraceEntry::Action action, size_t address, size_t size, c10::StreamId stream,
             const Context& context, c10::MempoolId_t pool = {0, 0});

@@ -230,6 +230,8 @@ void Pool::retire(Block* block) {
   if (C10_UNLIKELY(history_.on())) {
     history_.note(TraceEntry::FREE_COMPLETED, reinterpret_cast<size_t>(block->ptr), block->requested,
                   block->stream, block->context, id_of(block->home));
+  }
+  if (C10_UNLIKELY(block->context != nullptr)) {  // also if the recording has ended
     block->context.reset();
   }
   Cache& cache = cache_of(block->stream, block->home);

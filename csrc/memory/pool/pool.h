@@ -90,6 +90,8 @@ class OPENREG_EXPORT Pool {
   void reset_accumulated_stats();
   void record_history(const HistoryOptions& options, bool clear);
   PoolSnapshot snapshot(bool with_history);
+  /// The recorded stack of the allocation that starts at `ptr`; NULL if there is none.
+  Context allocation_context(void* ptr);
 
  private:
   static constexpr size_t kGranularity = Settings::kGranularity;

@@ -16,6 +16,8 @@ using c10::CachingAllocator::format_size;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
+constexpr size_t kExabyte = size_t{1} << 60;
+
 }  // namespace
 
 DeviceStats Pool::stats() {
@@ -106,6 +108,22 @@ PoolSnapshot Pool::snapshot(bool with_history) {
   return snapshot;
 }
 
+Context Pool::allocation_context(void* ptr) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto segment = segments_.upper_bound(ptr);
+  if (segment == segments_.begin()) {
+    return nullptr;
+  }
+  --segment;
+  for (const Block* block = segment->second.first; block != nullptr && block->ptr <= ptr;
+       block = block->after) {
+    if (block->ptr == ptr) {
+      return block->in_use ? block->context : nullptr;
+    }
+  }
+  return nullptr;
+}
+
 // Costs one thread-local test if no memory profiler is active.
 void Pool::report_to_profiler(const Block* block, int sign) const {
   c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),
@@ -150,8 +168,9 @@ void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& c
     help = "Free tensors, use smaller tensors, or increase OPENREG_MEMORY.";
   }
   TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
-                   format_size(requested), ". GPU ", static_cast<int>(device_), " has a total capacity of ",
-                   format_size(total), " of which ", format_size(free), " is free. ",
+                   requested > kExabyte ? "more than 1EB memory" : format_size(requested), ". GPU ",
+                   static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
+                   format_size(free), " is free. ",
                    limit < total ? format_size(limit) + " allowed by set_per_process_memory_fraction. " : "",
                    "Of the allocated memory ", format_size(in_use), " is allocated by PyTorch, and ",
                    format_size(cached),

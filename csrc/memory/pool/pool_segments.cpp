@@ -122,7 +122,8 @@ void Pool::track_segment(Block* block, const Context& context) {
     ++block->home->segments;
     add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
   }
-  segments_.emplace(block->ptr, Segment{block, block->size, context});
+  // RecordContext::STATE keeps only the stacks of memory in use.
+  segments_.emplace(block->ptr, Segment{block, block->size, history_.keeps_stacks() ? context : nullptr});
   history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
                 context, id_of(block->home));
 }

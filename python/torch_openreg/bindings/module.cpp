@@ -12,6 +12,7 @@
 #include "stream/stream.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/Event.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
@@ -68,6 +69,25 @@ void bind_devices(py::module_& m) {
       });
 }
 
+double elapsed_time(const py::object& start, const py::object& end) {
+  HANDLE_TH_ERRORS
+  for (const py::object& event : {start, end}) {
+    TORCH_CHECK_TYPE(THPEvent_Check(event.ptr()), "expected a torch.Event, got ",
+                     Py_TYPE(event.ptr())->tp_name);
+  }
+  const c10::Event& first = reinterpret_cast<THPEvent*>(start.ptr())->event;
+  const c10::Event& last = reinterpret_cast<THPEvent*>(end.ptr())->event;
+  // Before the first record there is no runtime event to ask, so the flags of torch's events are checked.
+  for (const c10::Event* event : {&first, &last}) {
+    TORCH_CHECK_VALUE(event->flag() == c10::EventFlag::BACKEND_DEFAULT,
+                      "Both events must be created with argument 'enable_timing=True': the ",
+                      event == &first ? "start" : "end", " event was created without timing.");
+  }
+  const py::gil_scoped_release no_gil;
+  return openreg::elapsed_time(first.eventId(), last.eventId());
+  END_HANDLE_TH_ERRORS_PYBIND
+}
+
 void bind_streams(py::module_& m) {
   m.def("default_stream_id", wrap_pybind_function_no_gil([](int device) {
           return openreg::default_stream(openreg::checked_index(device)).id();
@@ -82,9 +102,7 @@ void bind_streams(py::module_& m) {
           const c10::Stream stream = openreg::external_stream(reinterpret_cast<orStream_t>(handle));
           return std::pair<int64_t, int>(stream.id(), stream.device_index());
         }));
-  m.def("elapsed_time", wrap_pybind_function_no_gil([](uintptr_t start, uintptr_t end) {
-          return openreg::elapsed_time(reinterpret_cast<void*>(start), reinterpret_cast<void*>(end));
-        }));
+  m.def("elapsed_time", elapsed_time);
   m.def("set_schedule", wrap_pybind_function_no_gil([](int schedule, uint64_t seed) {
           openreg::set_schedule(static_cast<orSchedule>(schedule), seed);
         }));

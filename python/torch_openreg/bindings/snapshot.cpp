@@ -26,7 +26,7 @@ Context whole_stack() {
 }
 
 // Collects stacks and the dictionaries that refer to them; fill_in symbolizes each stack once and sets
-// "frames".
+// "frames". Anomaly detection records the stack of the forward operator, which becomes "forward_frames".
 class Frames {
  public:
   void add(const py::dict& dict, const Context& context) {
@@ -57,6 +57,9 @@ class Frames {
         stack.append(frames.at(frame));
       }
       dict["frames"] = stack;
+      if (const auto& forward = stacks_.at(number)->forward_traceback()) {
+        dict["forward_frames"] = *forward;
+      }
     }
   }
 
@@ -142,6 +145,26 @@ std::pair<py::list, py::list> memory_snapshot(bool with_history) {
   END_HANDLE_TH_ERRORS_PYBIND
 }
 
+py::object allocation_traceback(uintptr_t address) {
+  HANDLE_TH_ERRORS
+  Context context;
+  {
+    const py::gil_scoped_release no_gil;
+    for (c10::DeviceIndex device = 0; context == nullptr && device < openreg::device_count(); ++device) {
+      context = openreg::pool_of(device).allocation_context(reinterpret_cast<void*>(address));
+    }
+  }
+  if (context == nullptr) {
+    return py::none();
+  }
+  py::dict dict;
+  Frames frames;
+  frames.add(dict, context);
+  frames.fill_in();
+  return dict["frames"];
+  END_HANDLE_TH_ERRORS_PYBIND
+}
+
 // `context` is 0 to 3 and selects the events with stacks: none, memory in use, allocations, all.
 void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_entries, bool clear,
                            const std::vector<std::string>& skip) {
@@ -162,5 +185,6 @@ void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_ent
 
 void bind_snapshot(py::module_& m) {
   m.def("memory_snapshot", memory_snapshot);
+  m.def("allocation_traceback", allocation_traceback);
   m.def("record_memory_history", torch::wrap_pybind_function_no_gil(record_memory_history));
 }

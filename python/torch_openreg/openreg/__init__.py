@@ -48,6 +48,8 @@ from .monitor import (
 )
 from .process import ipc_collect
 from .random import (
+    _get_rng_state_offset,
+    _set_rng_state_offset,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -86,8 +88,10 @@ __all__ = [
     "Schedule",
     "Stream",
     "StreamContext",
+    "_get_rng_state_offset",
     "_is_in_bad_fork",
     "_lazy_init",
+    "_set_rng_state_offset",
     "_sleep",
     "assert_no_sync",
     "can_device_access_peer",

@@ -1,5 +1,6 @@
 """Device count, current device, device properties."""
 
+import functools
 from typing import Any
 
 import torch
@@ -65,7 +66,16 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 def get_device_properties(device: DeviceLike = None) -> "_C.DeviceProperties":
     """Name, total memory and other properties. Does not open the device."""
-    return _C.device_properties(index_of(device))
+    index = index_of(device)
+    count = device_count()
+    if count and not 0 <= index < count:
+        raise AssertionError(f"Invalid device id: index {index} is out of range; there are {count} devices")
+    return _properties(index)
+
+
+@functools.cache  # one object for each device, so that the results compare and hash equal as in torch.cuda
+def _properties(index: int) -> "_C.DeviceProperties":
+    return _C.device_properties(index)
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from torch_openreg._build import DEVICE_NAME
 
 from ._lazy import _is_in_bad_fork, _lazy_init
 from .device import DeviceLike, current_device, index_of, synchronize
+from .memory import memory_snapshot
 from .stream import Stream, StreamContext
 
 PoolHandle = tuple[int, int]
@@ -124,6 +125,10 @@ class MemPool:
     def use_count(self) -> int:
         """Number of users of the pool: this object, graphs, and active ``use_mem_pool`` blocks."""
         return _C.pool_users(self._device, self._id)
+
+    def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        """The segments of the pool with their blocks, as ``memory_snapshot``."""
+        return memory_snapshot(self.id, include_traces)
 
     def __del__(self) -> None:
         if hasattr(self, "_device") and not _is_in_bad_fork():

@@ -219,6 +219,8 @@ def caching_allocator_alloc(
     size: int, device: DeviceLike = None, stream: "torch.Stream | int | None" = None
 ) -> int:
     """Allocates memory without a tensor and returns its address. ``stream`` is a stream or a native handle."""
+    if size < 0:
+        raise ValueError(f"Invalid memory size: {size}; expected a size of 0 or more")
     index = _checked(device)
     if stream is None:
         stream = current_stream(index)
@@ -314,6 +316,14 @@ def _record_memory_history(
         clear_history,
         skip_actions or [],
     )
+
+
+def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
+    """The stack of the allocation at this address; ``None`` if it is free or its stack was not recorded.
+
+    ``data_ptr`` is the start of an allocation, for instance ``tensor.untyped_storage().data_ptr()``.
+    """
+    return _C.allocation_traceback(data_ptr)
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:

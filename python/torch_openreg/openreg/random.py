@@ -67,3 +67,13 @@ def get_rng_state_all() -> list[torch.Tensor]:
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
+
+
+def _get_rng_state_offset(device: DeviceLike = None) -> int:
+    """The offset of a device's generator: the position in the sequence of its seed."""
+    return default_generator(index_of(device)).get_offset()
+
+
+def _set_rng_state_offset(offset: int, device: DeviceLike = None) -> None:
+    """Sets the offset, a multiple of 4."""
+    default_generator(index_of(device)).set_offset(offset)

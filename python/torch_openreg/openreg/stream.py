@@ -105,7 +105,12 @@ class Event(torch.Event):
 
     def elapsed_time(self, end_event: torch.Event) -> float:
         """Milliseconds between the records of this event and ``end_event``."""
-        return _C.elapsed_time(self.event_id, end_event.event_id)
+        return _C.elapsed_time(self, end_event)
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device of the first record; ``None`` before it."""
+        return super().device if self.event_id else None
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
