@@ -13,13 +13,13 @@ void set_gil_hooks(GilHooks hooks) {
   installed_hooks = hooks;
 }
 
-GilRelease::GilRelease() : was_(installed_hooks.release == nullptr ? nullptr : installed_hooks.release()) {
+GilRelease::GilRelease() : state_(installed_hooks.release == nullptr ? nullptr : installed_hooks.release()) {
   entered_ = true;
 }
 
 GilRelease::~GilRelease() {
-  if (was_ != nullptr) {
-    installed_hooks.take(was_);
+  if (state_ != nullptr) {
+    installed_hooks.acquire(state_);
   }
 }
 

@@ -11,8 +11,8 @@
 namespace openreg {
 
 struct GilHooks {
-  void* (*release)();       // returns NULL if the calling thread does not hold the GIL
-  void (*take)(void* was);  // `was`: the result of release, not NULL
+  void* (*release)();            // returns NULL if the calling thread does not hold the GIL
+  void (*acquire)(void* state);  // the result of release, not NULL
 };
 
 /// Called once, before the first wait.
@@ -32,7 +32,7 @@ class GilRelease {
 
  private:
   static thread_local bool entered_;
-  void* was_;
+  void* state_;
 };
 
 }  // namespace openreg

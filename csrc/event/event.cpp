@@ -68,7 +68,7 @@ bool query_event(void* event) {
   return true;
 }
 
-bool has_passed(void* event) noexcept {
+bool is_complete(void* event) noexcept {
   return event == nullptr || orEventQuery(handle(event)) != orErrorNotReady;
 }
 
@@ -128,11 +128,11 @@ void* open_event(const std::string& bytes, c10::DeviceIndex device) {
   return opened;
 }
 
-AdoptionScope::AdoptionScope(void* event) {
+EventImportScope::EventImportScope(void* event) {
   event_to_adopt = event;
 }
 
-AdoptionScope::~AdoptionScope() {
+EventImportScope::~EventImportScope() {
   destroy_event(std::exchange(event_to_adopt, nullptr));
 }
 

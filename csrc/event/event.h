@@ -28,7 +28,7 @@ void block_on_event(void* event, c10::Stream stream);
 bool query_event(void* event);
 
 /// As query_event, but returns true if the query fails, for instance in a forked child.
-bool has_passed(void* event) noexcept;
+bool is_complete(void* event) noexcept;
 
 void synchronize_event(void* event);
 
@@ -51,13 +51,13 @@ OPENREG_EXPORT void* open_event(const std::string& handle, c10::DeviceIndex devi
 
 /// A c10::Event gets its runtime event only from its first record. During this scope, the first record of an
 /// event on this thread takes the given runtime event and records nothing.
-class OPENREG_EXPORT AdoptionScope {
+class OPENREG_EXPORT EventImportScope {
  public:
-  explicit AdoptionScope(void* event);
+  explicit EventImportScope(void* event);
   /// Destroys the event if no record took it.
-  ~AdoptionScope();
-  AdoptionScope(const AdoptionScope&) = delete;
-  AdoptionScope& operator=(const AdoptionScope&) = delete;
+  ~EventImportScope();
+  EventImportScope(const EventImportScope&) = delete;
+  EventImportScope& operator=(const EventImportScope&) = delete;
 };
 
 }  // namespace openreg

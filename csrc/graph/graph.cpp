@@ -60,9 +60,9 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
               ") was released with the last graph that used it; use graph_pool_handle() to share a pool "
               "between graphs");
   const orStream_t handle = stream_handle(stream);
-  captures_underway.fetch_add(1);  // counts from before the begin until after the end
+  active_captures.fetch_add(1);  // counts from before the begin until after the end
   if (const orError_t error = orStreamBeginCapture(handle, mode_for(mode)); error != orSuccess) {
-    captures_underway.fetch_sub(1);
+    active_captures.fetch_sub(1);
     raise(error, "orStreamBeginCapture", {__func__, __FILE__, static_cast<uint32_t>(__LINE__)});
   }
   capture_ = capture_of(handle);
@@ -74,7 +74,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
   } catch (...) {
     (void)!orStreamEndCapture(handle, &graph_);
     (void)!orGraphDestroy(std::exchange(graph_, nullptr));
-    captures_underway.fetch_sub(1);
+    active_captures.fetch_sub(1);
     throw;
   }
   captured_ = stream;
@@ -97,7 +97,7 @@ orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
     RandomReplay::end(capture_);
     end_route(route_);
     host_allocator().end_allocate_to_pool(pool_);
-    captures_underway.fetch_sub(1);
+    active_captures.fetch_sub(1);
   }
   return error;
 }

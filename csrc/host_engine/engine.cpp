@@ -309,7 +309,7 @@ class Call {
   const size_t begin_;
   const bool dense_;  // all tensor arguments are dense
   c10::DeviceIndex device_ = -1;
-  RandomPlace random_;
+  PhiloxState random_;
   std::optional<c10::Device> host_;  // the device of a host tensor argument that is written or not 0-dim
   bool host_is_out_ = false;         // an output is on the host
   c10::SmallVector<Input, 4> inputs_;

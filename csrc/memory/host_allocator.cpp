@@ -39,7 +39,7 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, c10::
     }
   }
 
-  bool query_event(c10::Event& event) override { return has_passed(event.eventId()); }
+  bool query_event(c10::Event& event) override { return is_complete(event.eventId()); }
   c10::Stream get_current_stream() const override { return current_stream(current_device()); }
   bool stream_is_capturing(c10::Stream stream) const override {
     return any_capture() && openreg::stream_is_capturing(stream);

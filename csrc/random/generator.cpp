@@ -58,8 +58,7 @@ void check_data(bool has_data) {
 
 // The random sources of the graph that the device's current stream is captured into, or null.
 c10::intrusive_ptr<RandomReplay> current_replay(c10::DeviceIndex device) {
-  return C10_UNLIKELY(capture_underway()) ? RandomReplay::of(capture_of(current_stream_handle(device)))
-                                          : nullptr;
+  return C10_UNLIKELY(any_capture()) ? RandomReplay::of(capture_of(current_stream_handle(device))) : nullptr;
 }
 
 }  // namespace
@@ -184,7 +183,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   return (*generators)[static_cast<size_t>(resolve(c10::Device(kDevice, device)))];
 }
 
-RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+PhiloxState reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
   const at::Generator& generator = given.has_value() && given->defined() ? *given : default_generator(device);
   TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", OR_DEVICE_NAME,
               "' device type for generator but found '", c10::DeviceTypeName(generator.device().type(), true),

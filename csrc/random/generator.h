@@ -30,7 +30,7 @@ struct RandomState {
 
 /// The same for a launch that may be captured: an offset from `base`, which each replay sets. See Note
 /// [Random numbers in graphs].
-struct RandomPlace {
+struct PhiloxState {
   RandomState state{};
   const RandomState* base = nullptr;                      // null: `state` is absolute
   c10::intrusive_ptr<c10::intrusive_ptr_target> owner{};  // keeps base alive
@@ -92,7 +92,7 @@ OPENREG_EXPORT const at::Generator& default_generator(c10::DeviceIndex device);
 
 /// Reserves the position for one launch on the device's current stream, from `given` or the default
 /// generator. Throws if `given` is not a generator of this device type.
-RandomPlace reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device);
+PhiloxState reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device);
 
 /// A CPU generator at that position. It belongs to the calling thread and is valid until the thread's next
 /// call.

@@ -74,10 +74,10 @@ void RandomReplay::set_position(const c10::intrusive_ptr<RandomSource>& source, 
   cell.used = std::max(cell.used, position);
 }
 
-RandomPlace RandomReplay::reserve(const c10::intrusive_ptr<RandomSource>& source) {
+PhiloxState RandomReplay::reserve(const c10::intrusive_ptr<RandomSource>& source) {
   std::lock_guard<std::mutex> lock(mutex_);
   Cell& cell = cell_of(source);
-  RandomPlace place;
+  PhiloxState place;
   place.state.offset = cell.next;
   place.base = &cell.base;
   place.owner = c10::intrusive_ptr<c10::intrusive_ptr_target>::reclaim_copy(this);

@@ -35,7 +35,7 @@ class RandomReplay final : public c10::intrusive_ptr_target {
   static c10::intrusive_ptr<RandomReplay> of(uint64_t capture);
 
   /// Reserves the position of a captured launch.
-  RandomPlace reserve(const c10::intrusive_ptr<RandomSource>& source);
+  PhiloxState reserve(const c10::intrusive_ptr<RandomSource>& source);
 
   /// The position of the next launch, from the start of the replay.
   uint64_t position(const c10::intrusive_ptr<RandomSource>& source);

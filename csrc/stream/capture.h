@@ -15,10 +15,10 @@
 namespace openreg {
 
 /// The number of captures in progress in the process.
-inline std::atomic<int> captures_underway{0};
+inline std::atomic<int> active_captures{0};
 
 inline bool any_capture() {
-  return captures_underway.load(std::memory_order_relaxed) != 0;
+  return active_captures.load(std::memory_order_relaxed) != 0;
 }
 
 /// The id of the stream's capture; 0 if there is none. Ids are not reused.

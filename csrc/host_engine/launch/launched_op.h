@@ -58,7 +58,7 @@ class LaunchedOp {
   /// Makes an alias that lives as long as this object.
   at::Tensor make_alias(const at::Tensor& tensor, bool writes);
   /// Argument `argument` becomes a CPU generator at `place` when the kernel runs.
-  void set_random(int argument, RandomPlace place) {
+  void set_random(int argument, PhiloxState place) {
     generator_ = argument;
     random_ = std::move(place);
   }
@@ -96,7 +96,7 @@ class LaunchedOp {
   c10::SmallVector<at::Tensor, 2> held_;
   std::string site_;
   int generator_ = -1;
-  RandomPlace random_;
+  PhiloxState random_;
   bool captured_ = false;  // belongs to a graph and may run many times
   bool consumed_ = false;  // has run, and its arguments are moved out
   bool takes_output_buffers_ = true;

@@ -320,7 +320,7 @@ void Pool::wait_for_other_streams(Block* block) {
 }
 
 bool Pool::retire_if_passed(const Waiting& waiting) {
-  if (!std::ranges::all_of(waiting.events, has_passed)) {
+  if (!std::ranges::all_of(waiting.events, is_complete)) {
     return false;
   }
   std::ranges::for_each(waiting.events, destroy_event);

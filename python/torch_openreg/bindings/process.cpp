@@ -45,7 +45,7 @@ py::object receive_storage(int device, size_t bytes, const std::string& memory,
 
 // Makes an unrecorded torch.Event own the runtime's event `handle`.
 void take_ownership(const py::object& event, void* handle, c10::DeviceIndex device) {
-  const openreg::AdoptionScope scope(handle);
+  const openreg::EventImportScope scope(handle);
   TORCH_CHECK_TYPE(THPEvent_Check(event.ptr()), "expected a torch.Event");
   reinterpret_cast<THPEvent*>(event.ptr())->event.record(openreg::current_stream(device));
 }
