@@ -40,6 +40,7 @@ def rebuild_storage(device: int, nbytes: int, memory: bytes, events: list[bytes]
 
 def reduce_event(event: Event) -> tuple[Any, ...]:
     handle = event.ipc_handle()
+    assert event.device is not None, "an event with a handle was created on a device"
     return rebuild_event, (event.device.index, handle)
 
 

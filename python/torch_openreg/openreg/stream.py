@@ -108,7 +108,7 @@ class Event(torch.Event):
         return _C.elapsed_time(self, end_event)
 
     @property
-    def device(self) -> torch.device | None:
+    def device(self) -> torch.device | None:  # type: ignore[override]
         """The device of the first record; ``None`` before it."""
         return super().device if self.event_id else None
 
