@@ -1,5 +1,6 @@
 """Random numbers: reproducible from a seed, determined by launch order alone, correctly distributed."""
 
+import contextlib
 import pickle
 import threading
 
@@ -193,7 +194,9 @@ def test_every_random_operator_takes_a_generator(name):
     assert equal(first, random_operators.call(name, generator, "openreg"))
     assert all(tensor.is_openreg for tensor in first)
     assert torch.equal(torch.openreg.get_rng_state(), default), "the default generator is not used"
-    with torch.openreg.assert_no_sync():
+    # With a tensor of standard deviations, normal checks them on the host, as on CUDA.
+    synchronizes = name.startswith("aten::normal.") and "_Tensor" in name
+    with contextlib.nullcontext() if synchronizes else torch.openreg.assert_no_sync():
         random_operators.call(name, generator, "openreg")
     torch.openreg.manual_seed(3)
     assert equal(first, random_operators.call(name, None, "openreg"))
