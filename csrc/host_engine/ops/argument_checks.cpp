@@ -108,8 +108,8 @@ bool checks::multinomial(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const int64_t samples = arguments[1].toInt();
   const bool replacement = arguments[2].toBool();
-  return self.dim() < 1 || self.dim() > 2 || samples <= 0 || (!replacement && samples > self.size(-1)) ||
-         self.size(-1) == 0 || self.size(-1) > kMaxCategories;
+  return !at::isFloatingType(self.scalar_type()) || self.dim() < 1 || self.dim() > 2 || samples <= 0 ||
+         (!replacement && samples > self.size(-1)) || self.size(-1) == 0 || self.size(-1) > kMaxCategories;
 }
 
 bool checks::multinomial_out(const IValue* arguments) {
