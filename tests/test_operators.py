@@ -422,3 +422,16 @@ def test_kaiser_window(each_schedule):
             expected = torch.kaiser_window(*arguments, dtype=dtype)
             found = torch.kaiser_window(*arguments, dtype=dtype, device="openreg")
             torch.testing.assert_close(found.cpu(), expected)
+
+
+def test_in_place_operator_that_broadcasts_itself_agrees_with_the_cpu(each_schedule):
+    """PyTorch's addbmm_ reads the tensor, and then resizes it to the shape of the result."""
+    a, b = torch.randn(5, 5, 5), torch.randn(5, 5, 10)
+    for shape in ((), (1,), (5, 1)):
+        start = torch.randn(shape)
+        theirs, mine = start.clone(), start.to("openreg")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an output with elements is resized
+            theirs.addbmm_(a, b)
+            mine.addbmm_(a.to("openreg"), b.to("openreg"))
+        assert torch.equal(mine.cpu(), theirs)

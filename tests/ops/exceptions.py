@@ -14,7 +14,6 @@ RANDOM = {
 
 # Not bitwise equal to the CPU: operator -> reason. All others are compared with tolerance 0.
 ROUNDED = {
-    "addbmm": "in place: BLAS rounds differently for other strides of the output",
     **dict.fromkeys(["masked_prod", "prod"], "another order of multiplication"),
     **dict.fromkeys(
         ["polygamma_polygamma_n_0", "special_polygamma_special_polygamma_n_0"],

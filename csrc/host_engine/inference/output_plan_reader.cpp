@@ -105,6 +105,9 @@ bool read_resizes(const OpTraits& traits, const torch::jit::Stack& before, const
       if (resized.defined() && resized.device().type() == type && output.defined() &&
           output.sizes() != resized.sizes() &&
           !(traits.has(OpFlag::kFillsAnyShape) && output.numel() == resized.numel())) {
+        if (!traits.is_out[i]) {
+          return false;  // in place: the kernel reads the tensor before it resizes it
+        }
         plan.resizes.push_back({i, spec_of(resized)});
       }
     } else if (after[i].isTensorList()) {

@@ -179,6 +179,7 @@ std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
   const bool by_value = traits->generator >= 0 || !numbers_are_values(op);
   for (const c10::Argument& argument : schema.arguments()) {
     traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+    traits->is_out.push_back(argument.is_out());
     traits->value_independent.push_back(!by_value && is_number(argument.type()));
   }
   for (const c10::Argument& result : schema.returns()) {

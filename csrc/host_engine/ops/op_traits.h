@@ -26,6 +26,7 @@ struct OpTraits : OpDescription {
   ExecutionKind kind;
   OpRules rules;                      // from the table, by name
   c10::SmallVector<bool, 8> written;  // for each argument: whether the operator writes to it
+  c10::SmallVector<bool, 8> is_out;   // for each argument: whether it is an out argument, which is not read
   c10::SmallVector<bool, 8>
       value_independent;              // for each argument: whether it is a number that does not affect shapes
   c10::SmallVector<int, 2> returned;  // for each result: the argument that is returned, or kNewTensor
