@@ -73,15 +73,17 @@ test-python: build
 	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --ignore tests/wheel
 	$(BIN)/python -m pytest -q -m timing --ignore tests/wheel
 
+# $(1): a new copy of the installed package without its extension module and the libraries $(2), for other builds of them.
+package_copy = rm -rf $(1) && mkdir -p $(1) && cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* $(1) && \
+  cd $(1) && rm torch_openreg/_C.*.so $(2)
+
 # The modules with the CPU fallback instead of the host engine: a copy of the installed package, with these two
 # libraries replaced.
 NO_ENGINE_TESTS = autoload copy cpu_fallback device event guard hooks memory memory_settings memory_snapshot \
   memory_stats pinned_memory storage stream stubs
 test-no-engine: build
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/package --target bindings_no_engine
-	rm -rf build/no_engine && mkdir -p build/no_engine
-	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* build/no_engine
-	rm build/no_engine/torch_openreg/_C.*.so build/no_engine/torch_openreg/lib/libtorch_openreg.so
+	$(call package_copy,build/no_engine,torch_openreg/lib/libtorch_openreg.so)
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/package --component no_engine --prefix build/no_engine
 	PYTHONPATH=$(abspath build/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
@@ -94,9 +96,7 @@ test-sanitized: build
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/sanitized -G Ninja \
 	  -DOPENREG_SANITIZE=address,undefined
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitized
-	rm -rf build/sanitized/package && mkdir -p build/sanitized/package
-	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* build/sanitized/package
-	rm build/sanitized/package/torch_openreg/_C.*.so build/sanitized/package/torch_openreg/lib/*.so
+	$(call package_copy,build/sanitized/package,torch_openreg/lib/*.so)
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/sanitized --prefix build/sanitized/package
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath build/sanitized/package) \

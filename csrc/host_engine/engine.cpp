@@ -132,7 +132,6 @@ class Call {
         keep(std::move(before).toTensor(), std::move(alias), i, writes);
       } else {
         note_host(tensor, writes);
-        host_is_out_ |= writes && tensor.defined() && op_.schema().arguments()[i].is_out();
       }
     } else if (value.isDevice() && value.toDevice().type() == kDevice) {
       note_device(device_, c10::Device(kDevice, resolve(value.toDevice())), traits_);
@@ -218,14 +217,22 @@ class Call {
       }
     }
     // Pointwise operators check all tensors first.
-    TORCH_CHECK(!host_is_out_ || op_.hasTag(at::Tag::pointwise), "Expected out tensor to have device ",
+    TORCH_CHECK(!has_host_output() || op_.hasTag(at::Tag::pointwise), "Expected out tensor to have device ",
                 device, ", but got ", *host_, " instead");
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                 device, " and ", *host_, "! (when checking arguments of ", traits_.name, ")");
   }
 
-  bool is_on_device(size_t argument) const {
-    return std::ranges::any_of(inputs_, [&](const Input& input) { return input.argument == argument; });
+  bool is_on_device(size_t argument) const { return tensor_of_argument(argument, {}).isTensor(); }
+
+  bool has_host_output() const {
+    for (size_t i = 0; i < traits_.arguments; ++i) {
+      const IValue& value = stack_[begin_ + i];
+      if (traits_.is_out[i] && value.isTensor() && value.toTensor().defined() && !is_on_device(i)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool is_host_scalar(size_t argument) const {
@@ -311,7 +318,6 @@ class Call {
   c10::DeviceIndex device_ = -1;
   PhiloxState random_;
   std::optional<c10::Device> host_;  // the device of a host tensor argument that is written or not 0-dim
-  bool host_is_out_ = false;         // an output is on the host
   c10::SmallVector<Input, 4> inputs_;
   c10::SmallVector<WrittenArg, 2> written_;
   c10::SmallVector<Wrapper, 1> wrappers_;

@@ -7,6 +7,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/COWDeleter.h>
 
+#include <optional>
+
 namespace openreg {
 namespace {
 
@@ -16,6 +18,19 @@ c10::Allocator& cpu_allocator() {
 
 c10::Allocator& (*alias_allocator)() = &cpu_allocator;
 
+const std::optional<ptrdiff_t>& offset_if_any() {
+  static const std::optional<ptrdiff_t> offset = []() -> std::optional<ptrdiff_t> {
+    ptrdiff_t value = 0;
+    const orError_t error = orGetKernelViewOffset(&value, current_device());
+    if (error == orErrorNotSupported) {
+      return std::nullopt;
+    }
+    OR_CHECK(error);
+    return value;
+  }();
+  return offset;
+}
+
 }  // namespace
 
 void set_alias_allocator(c10::Allocator& (*allocator)()) {
@@ -23,25 +38,16 @@ void set_alias_allocator(c10::Allocator& (*allocator)()) {
 }
 
 bool has_kernel_view() {
-  static const bool has = [] {
-    ptrdiff_t offset = 0;
-    const orError_t error = orGetKernelViewOffset(&offset, current_device());
-    if (error == orErrorNotSupported) {
-      return false;
-    }
-    OR_CHECK(error);
-    return true;
-  }();
-  return has;
+  return offset_if_any().has_value();
 }
 
 ptrdiff_t kernel_view_offset() {
-  static const ptrdiff_t offset = [] {
-    ptrdiff_t value = 0;
-    OR_CHECK(orGetKernelViewOffset(&value, current_device()));
-    return value;
-  }();
-  return offset;
+  const std::optional<ptrdiff_t>& offset = offset_if_any();
+  if (C10_UNLIKELY(!offset.has_value())) {
+    ptrdiff_t none = 0;
+    OR_CHECK(orGetKernelViewOffset(&none, current_device()));  // throws the driver's error
+  }
+  return *offset;
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t bytes) {

@@ -6,6 +6,7 @@
 #include "device/on_device.h"
 #include "diagnostics/op_stats.h"
 #include "random/generator.h"
+#include "random/generator_argument.h"
 
 #include <ATen/core/Generator.h>
 #include <ATen/native/CPUFallback.h>
@@ -78,26 +79,20 @@ std::optional<c10::DeviceIndex> device_of(const torch::jit::Stack& stack, size_t
 // A random operator draws from the device's generator: the CPU kernel gets a CPU generator at its position. A
 // device generator for host tensors stays, and the kernel rejects it.
 void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const auto& arguments = op.schema().arguments();
-  const size_t begin = stack.size() - arguments.size();
+  const int generator = generator_argument(op);
+  const size_t begin = stack.size() - op.schema().arguments().size();
   const auto device = device_of(stack, begin);
-  if (!device.has_value()) {
+  if (generator < 0 || !device.has_value()) {
     return;
   }
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].name() == "generator") {
-      c10::IValue& value = stack[begin + i];
-      value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
-    }
-  }
+  c10::IValue& value = stack[begin + static_cast<size_t>(generator)];
+  value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
 }
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorCall call(op, count(op), stack);
   note_wait();
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) {
-    replace_generator(op, *stack);
-  }
+  replace_generator(op, *stack);
   at::native::cpu_fallback(op, stack);
 }
 

@@ -105,6 +105,26 @@ def execute_each(preamble: str, programs: dict[str, str]) -> dict[str, tuple[int
     return {name: (code, output) for name, (code, output) in json.loads(done.stdout).items()}
 
 
+def forked_child_error(then: str = "") -> str:
+    """The error of a child that was forked after the device was used. Runs `then` in the parent afterwards."""
+    return execute(
+        """
+import os, torch
+torch.ones(2, device="openreg")
+child = os.fork()
+if child == 0:
+    try:
+        torch.ones(2, device="openreg")
+    except RuntimeError as error:
+        print(error, flush=True)
+        os._exit(0)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+        + textwrap.dedent(then)
+    )
+
+
 def doctor(code: int, *arguments: str, **options: object) -> str:
     """Runs the doctor, checks its exit code and returns its output."""
     return python("-m", "torch_openreg", "doctor", *arguments, code=code, **options).stdout

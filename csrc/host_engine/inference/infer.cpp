@@ -34,7 +34,7 @@ class MetaCall {
 
   OutputPlanPtr infer(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
     auto plan = c10::make_intrusive<OutputPlan>();
-    empty_outputs(op);
+    empty_outputs();
     {
       const DispatchKeyGuard below;
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
@@ -47,10 +47,9 @@ class MetaCall {
  private:
   // PyTorch resizes an empty output without a warning. The launch gives the warning about a resize; a Meta
   // kernel in Python would give a second one with a different text.
-  void empty_outputs(const c10::OperatorHandle& op) {
-    const auto& arguments = op.schema().arguments();
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].is_out() && arguments_[i].isTensor() && arguments_[i].toTensor().defined()) {
+  void empty_outputs() {
+    for (size_t i = 0; i < traits_.arguments; ++i) {
+      if (traits_.is_out[i] && arguments_[i].isTensor() && arguments_[i].toTensor().defined()) {
         arguments_[i].toTensor().unsafeGetTensorImpl()->set_sizes_contiguous(0);
       }
     }

@@ -1,6 +1,7 @@
 #include "host_engine/ops/op_traits.h"
 
 #include "common/fork.h"
+#include "random/generator_argument.h"
 
 #include <ATen/core/dispatch/OperatorEntry.h>
 #include <ATen/core/enum_tag.h>
@@ -109,19 +110,6 @@ bool holds_tensors(const c10::TypePtr& type) {
     return holds_tensors(list->getElementType());
   }
   return type->kind() == c10::TypeKind::TensorType;
-}
-
-int generator_argument(const c10::OperatorHandle& op) {
-  if (!op.hasTag(at::Tag::nondeterministic_seeded)) {
-    return -1;
-  }
-  const auto& arguments = op.schema().arguments();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].type()->str().find("Generator") != std::string::npos) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
 }
 
 ExecutionKind execution_kind_of(const c10::OperatorHandle& op, const OpRules& rules) {

@@ -112,6 +112,7 @@ class Stream : public Counted<Stream> {
   class Frame;
 
   static constexpr uint64_t kNever = UINT64_MAX;
+  static constexpr int kWaitSpins = 50;  // polls of a waiting host thread before it sleeps
 
   template <typename Fill>
   uint64_t submit(Fill&& fill);
