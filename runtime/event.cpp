@@ -12,7 +12,7 @@ orError_t orEventCreate(orEvent_t* event) {
 
 orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
   if (!event) return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
-  constexpr unsigned kKnown = orEventDisableTiming | orEventInterprocess;
+  constexpr unsigned kKnown = orEventDisableTiming | orEventInterprocess | orEventExternal;
   if (flags & ~kKnown) {
     return fail(orErrorInvalidValue, "orEventCreateWithFlags: invalid flags 0x%x; supported flags are 0x%x",
                 flags, kKnown);

@@ -20,6 +20,10 @@ orTraceKind trace_kind(const orGraphNode& node) {
   return node.kind == orGraphNodeMemset ? orTraceMemset : orTraceKernel;
 }
 
+bool is_event(const orGraphNode& node) {
+  return node.kind == orGraphNodeEventRecord || node.kind == orGraphNodeEventWait;
+}
+
 // Traces every node as if it were launched separately.
 orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamInfo& stream) {
   std::vector<TracedWork*> works;
@@ -32,6 +36,11 @@ orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamIn
     orGraphNode node = {};
     node.struct_size = sizeof(node);
     OR_RETURN_IF_ERROR(from_driver(runtime.driver().graph_node(graph.driver, i, &node)));
+    if (is_event(node)) {  // not traced, as outside of graphs
+      works.push_back(nullptr);
+      observers.push_back({});
+      continue;
+    }
     works.push_back(TracedWork::begin("orGraphLaunch", trace_kind(node), node.name, stream.device, stream.id,
                                       node.size, node.copy_kind));
     returns.push_back(std::make_unique<ReturnTrace>(works.back()));
@@ -91,6 +100,19 @@ orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64
     }
     if (id) *id = number;
     return orSuccess;
+  });
+}
+
+orError_t orStreamFollowsEvent(orStream_t stream, orEvent_t event, int* follows) {
+  if (!follows) return fail(orErrorInvalidValue, "orStreamFollowsEvent: follows is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    StreamPin stream_pin;
+    EventPin event_pin;
+    OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
+    OR_RETURN_IF_ERROR(runtime.pin_event(event, event_pin));
+    *follows = 0;
+    if (!runtime.driver().stream_follows_event) return orSuccess;
+    return from_driver(runtime.driver().stream_follows_event(stream_pin->driver, event_pin->driver, follows));
   });
 }
 

@@ -438,3 +438,51 @@ def test_a_replay_costs_less_than_launching(request):
 
 def test_graphs_is_a_module_as_in_torch_cuda():
     assert torch.openreg.graphs.graph is torch.openreg.graph
+
+
+# ---- External events
+
+
+def test_each_replay_records_external_events():
+    start, end = (openreg.Event(enable_timing=True, external=True) for _ in range(2))
+    graph, x = openreg.OpenRegGraph(), torch.zeros(1, device="openreg")
+    with openreg.graph(graph):
+        start.record()
+        openreg._sleep(2_000_000)
+        x.add_(1)
+        end.record()
+    with pytest.raises(ValueError, match="never recorded"):
+        start.elapsed_time(end)
+    side, seen = openreg.Stream(), torch.zeros(1, device="openreg")
+    for replay in range(1, 4):
+        graph.replay()
+        side.wait_event(end)
+        with openreg.stream(side):
+            seen.copy_(x)
+        end.synchronize()
+        assert start.elapsed_time(end) >= 2
+        side.synchronize()
+        assert seen.item() == replay
+
+
+def test_a_replay_waits_for_an_external_event():
+    event, other = openreg.Event(external=True), openreg.Stream()
+    graph, x, y = openreg.OpenRegGraph(), torch.zeros(1, device="openreg"), torch.zeros(1, device="openreg")
+    with openreg.graph(graph):
+        event.wait()
+        y.copy_(x)
+    openreg.synchronize()
+    with openreg.stream(other):
+        openreg._sleep(20_000_000)
+        x.fill_(7)
+        event.record()
+    graph.replay()
+    assert y.item() == 7
+
+
+def test_an_event_without_external_cannot_be_waited_for_in_a_capture():
+    event = openreg.Event()
+    event.record()
+    graph = openreg.OpenRegGraph()
+    with pytest.raises(RuntimeError, match="outside of the capture"), openreg.graph(graph):
+        event.wait()

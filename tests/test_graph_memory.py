@@ -161,3 +161,74 @@ def test_use_mem_pool_is_thread_local():
         thread.join()
         within = torch.ones(3, device=DEVICE)
     assert pool_of(outside) == (0, 0) and pool_of(within) == pool.id
+
+
+@pytest.fixture
+def reuse_in_captures():
+    openreg.memory._set_allocator_settings("graph_capture_record_stream_reuse:True")
+    yield
+    openreg.memory._set_allocator_settings("")
+
+
+def addresses_around_a_join():
+    """The address of memory that a side stream uses, and of allocations before and after the stream is joined."""
+    side = openreg.Stream()
+
+    def work():
+        data = torch.ones(1000, device=DEVICE)
+        used = data.data_ptr()
+        side.wait_stream(openreg.current_stream())
+        with openreg.stream(side):
+            result = data + 1
+        data.record_stream(side)
+        del data
+        before = torch.zeros(1000, device=DEVICE)
+        openreg.current_stream().wait_stream(side)
+        after = torch.zeros(1000, device=DEVICE)
+        return result, before, after, used
+
+    graph, (result, before, after, used) = capture(work)
+    graph.replay()
+    assert result.sum().item() == 2000
+    return used, before.data_ptr(), after.data_ptr()
+
+
+def test_memory_of_joined_streams_is_reused_in_a_capture(reuse_in_captures):
+    used, before, after = addresses_around_a_join()
+    assert before != used and after == used
+
+
+def test_by_default_memory_of_other_streams_is_not_reused_in_a_capture():
+    used, before, after = addresses_around_a_join()
+    assert used not in (before, after)
+
+
+def test_invalid_reuse_setting_is_an_error():
+    with pytest.raises(ValueError, match="'yes': use True or False"):
+        openreg.memory._set_allocator_settings("graph_capture_record_stream_reuse:yes")
+
+
+def test_memory_of_another_stream_is_reused_at_the_next_allocation():
+    side = openreg.Stream()
+    data = torch.ones(1000, device=DEVICE)
+    side.wait_stream(openreg.current_stream())
+    with openreg.stream(side):
+        result = data + 1
+    data.record_stream(side)
+    address = data.data_ptr()
+    spare = torch.empty(1000, device=DEVICE)  # the cache has another block of this size
+    del data, spare
+    side.synchronize()
+    assert torch.empty(1000, device=DEVICE).data_ptr() == address
+    assert result.sum().item() == 2000
+
+
+def test_out_of_memory_observers_are_called():
+    from torch_openreg import _C
+
+    seen = []
+    _C.attach_out_of_memory_observer(lambda *args: seen.append(args))
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(1 << 50, dtype=torch.uint8, device=DEVICE)
+    total = openreg.get_device_properties(0).total_memory
+    assert seen[0][:3] == (0, 1 << 50, total) and 0 <= seen[0][3] <= total

@@ -32,10 +32,7 @@ void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_devic
       *event = std::exchange(event_to_adopt, nullptr);
       return;
     }
-    DeviceScope scope(stream.device_index());
-    orEvent_t made = nullptr;
-    OR_CHECK(orEventCreateWithFlags(&made, flags_for(flag)));
-    *event = made;
+    *event = make_event(stream.device_index(), flags_for(flag));
   }
   OR_CHECK(orEventRecord(handle(*event), stream_handle(stream)));
 }
@@ -72,6 +69,11 @@ bool is_complete(void* event) noexcept {
   return event == nullptr || orEventQuery(handle(event)) != orErrorNotReady;
 }
 
+bool follows_event(c10::Stream stream, void* event) noexcept {
+  int follows = 0;
+  return orStreamFollowsEvent(stream_handle(stream), handle(event), &follows) == orSuccess && follows != 0;
+}
+
 void synchronize_event(void* event) {
   if (event != nullptr) {
     const GilRelease waiting;
@@ -97,10 +99,10 @@ void destroy_event(void* event) noexcept {
   }
 }
 
-void* make_interprocess_event(c10::DeviceIndex device) {
+void* make_event(c10::DeviceIndex device, unsigned flags) {
   DeviceScope scope(device);
   orEvent_t made = nullptr;
-  OR_CHECK(orEventCreateWithFlags(&made, orEventDisableTiming | orEventInterprocess));
+  OR_CHECK(orEventCreateWithFlags(&made, flags));
   return made;
 }
 

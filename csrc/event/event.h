@@ -30,6 +30,10 @@ bool query_event(void* event);
 /// As query_event, but returns true if the query fails, for instance in a forked child.
 bool is_complete(void* event) noexcept;
 
+/// Whether the event was recorded in the capture of `stream`, and all work before it precedes the next work
+/// of the stream.
+bool follows_event(c10::Stream stream, void* event) noexcept;
+
 void synchronize_event(void* event);
 
 /// Milliseconds between the two records. Throws ValueError if an event has no timing or no record,
@@ -38,10 +42,10 @@ OPENREG_EXPORT double elapsed_time(void* start, void* end);
 
 void destroy_event(void* event) noexcept;
 
-// ---- Interprocess events: created before the first record.
+// ---- Interprocess and external events: created before the first record.
 
-/// Creates an event of the device that other processes can open.
-OPENREG_EXPORT void* make_interprocess_event(c10::DeviceIndex device);
+/// Creates an event of the device. `flags`: orEventFlags of the runtime, or'ed.
+OPENREG_EXPORT void* make_event(c10::DeviceIndex device, unsigned flags);
 
 /// The IPC handle of the event, as bytes.
 OPENREG_EXPORT std::string event_ipc_handle(void* event);

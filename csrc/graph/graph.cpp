@@ -210,7 +210,7 @@ void Graph::debug_dump(const std::string& path) {
     node.struct_size = sizeof(node);
     OR_CHECK(orGraphGetNode(graph_, i, &node));
     file << "  n" << i << " [label=\"" << i << ": " << node.name;
-    if (node.kind != orGraphNodeKernel) {
+    if (node.kind == orGraphNodeMemcpy || node.kind == orGraphNodeMemset) {
       file << ", " << node.size << " bytes";
     }
     file << "\\nstream " << node.stream << "\"];\n";

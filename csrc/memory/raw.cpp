@@ -21,8 +21,12 @@ void* raw_allocate(size_t bytes, c10::Stream stream) {
     return nullptr;
   }
   Block* block = pool_of(stream.device_index()).allocate(bytes, stream.id(), route(stream));
-  raw_blocks().add(block->ptr, block);
+  add_raw(block);
   return block->ptr;
+}
+
+void add_raw(Block* block) {
+  raw_blocks().add(block->ptr, block);
 }
 
 void raw_delete(void* ptr) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/export.h"
+#include "memory/pool/block.h"
 
 #include <c10/core/Stream.h>
 
@@ -12,7 +13,10 @@ namespace openreg {
 /// Allocates on the stream's device, for that stream. Returns NULL for zero bytes.
 OPENREG_EXPORT void* raw_allocate(size_t bytes, c10::Stream stream);
 
-/// Throws ValueError if raw_allocate did not return this pointer, or it was already deleted.
+/// A block in use without an owner becomes a raw allocation.
+void add_raw(Block* block);
+
+/// Throws ValueError if this is not the pointer of a raw allocation, or it was already deleted.
 OPENREG_EXPORT void raw_delete(void* ptr);
 
 }  // namespace openreg

@@ -81,7 +81,7 @@ void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
   if (query_stream(stream)) {
     return;
   }
-  void* event = make_interprocess_event(stream.device_index());
+  void* event = make_event(stream.device_index(), orEventDisableTiming | orEventInterprocess);
   sent.events.push_back(event);
   record_event(&event, stream, stream.device_index(), c10::EventFlag::PYTORCH_DEFAULT);
   shared.events.push_back(event_ipc_handle(event));

@@ -167,6 +167,9 @@ typedef struct orDriver {
   /* (optional) As orStreamGetPending. It is called often and should not take a lock. Without it: 0 or 1, from
    * stream_query. */
   orError_t (*stream_pending)(orDriverStream* stream, uint64_t* count);
+
+  /* (optional) As orStreamFollowsEvent. Without it: 0. */
+  orError_t (*stream_follows_event)(orDriverStream* stream, orDriverEvent* event, int* follows);
 } orDriver;
 
 /* The only symbol that a driver exports. */

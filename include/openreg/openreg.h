@@ -166,6 +166,7 @@ OR_API orError_t orGetSchedule(orSchedule* schedule, uint64_t* seed);
 
 /* Creates an event on the current device. */
 OR_API orError_t orEventCreate(orEvent_t* event);
+/* `flags`: orEventFlags, or'ed. */
 OR_API orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags);
 OR_API orError_t orEventDestroy(orEvent_t event);
 /* Records the current position of the stream. Later queries and waits use the latest record; waits that are
@@ -188,6 +189,10 @@ OR_API orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEven
  * recorded on a captured stream joins the capture; it must be joined back through events before the capture
  * ends. A launch of the graph runs all nodes in the order of one stream.
  *
+ * An event with orEventExternal does not connect streams of a capture. A record in a capture becomes a node:
+ * each launch of the graph records the event at this node, for work and host threads outside of the graph. A
+ * wait in a capture becomes a node that waits for the latest record of the event at the launch.
+ *
  * These calls return orErrorCapture during a capture: to query or synchronize a captured stream, an event
  * recorded on it, or its device; to make it wait for an event from outside the capture; orRunKernel; copies
  * from or to pageable memory; and, depending on the mode, freeing memory. Such a call invalidates the
@@ -199,6 +204,9 @@ OR_API orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode);
 OR_API orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph);
 /* `id` (may be NULL): the ID of the capture, unique in the process and never reused. */
 OR_API orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id);
+/* For allocators: `follows` is 1 if the event was recorded in the capture of this stream, and all work before
+ * it precedes the next work of the stream; otherwise 0. */
+OR_API orError_t orStreamFollowsEvent(orStream_t stream, orEvent_t event, int* follows);
 /* For libraries: returns orErrorCapture and invalidates the capture if the stream is captured. `what` is the
  * operation for the message, such as "nonzero". */
 OR_API orError_t orStreamCheckUncaptured(orStream_t stream, const char* what);

@@ -91,7 +91,9 @@ typedef enum orCaptureStatus OR_INT_ENUM {
 typedef enum orGraphNodeKind OR_INT_ENUM {
   orGraphNodeKernel = 0, /* also a host function */
   orGraphNodeMemcpy = 1,
-  orGraphNodeMemset = 2
+  orGraphNodeMemset = 2,
+  orGraphNodeEventWait = 3,
+  orGraphNodeEventRecord = 4
 } orGraphNodeKind;
 
 /* A node of a graph. The memory that it points to lives as long as the graph. */
@@ -110,7 +112,8 @@ typedef struct orGraphNode {
 typedef enum orEventFlags OR_INT_ENUM {
   orEventDefault = 0,
   orEventDisableTiming = 1, /* cheaper; orEventElapsedTime returns an error */
-  orEventInterprocess = 2   /* can be shared with other processes; requires orEventDisableTiming */
+  orEventInterprocess = 2,  /* can be shared with other processes; requires orEventDisableTiming */
+  orEventExternal = 4       /* in a capture, records and waits become nodes; see Note [Graphs] */
 } orEventFlags;
 
 /* Interprocess handles of memory and of events: opaque bytes to send to another process. See

@@ -425,3 +425,89 @@ TEST(Graph, EveryNodeOfEveryLaunchIsTraced) {
   EXPECT_EQ(seen.finished, 9);
   ASSERT_OK(orTraceUnsubscribe());
 }
+
+TEST_P(GraphUnderSchedule, EachLaunchRecordsExternalEvents) {
+  Stream stream, other;
+  Event start(0, orEventExternal), end(0, orEventExternal);
+  std::atomic<int> runs{0};
+  Graph graph;
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  ASSERT_OK(orEventRecord(start, stream));
+  ASSERT_OK(launch(stream, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ++runs;
+  }));
+  ASSERT_OK(orEventRecord(end, stream));
+  ASSERT_OK(orEventQuery(end));  // permitted: the capture did not record it
+  ASSERT_OK(orStreamEndCapture(stream, &graph));
+  EXPECT_EQ(graph.node(0).kind, orGraphNodeEventRecord);
+  EXPECT_EQ(graph.node(2).after_count, 1u);
+  float milliseconds = 0;
+  EXPECT_EQ(orEventElapsedTime(&milliseconds, start, end), orErrorInvalidValue);
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_OK(orGraphLaunch(graph, stream));
+    ASSERT_OK(orStreamWaitEvent(other, end));
+    int seen = 0;
+    ASSERT_OK(launch(other, [&] { seen = runs.load(); }));
+    ASSERT_OK(orEventSynchronize(end));
+    EXPECT_EQ(runs, i);
+    ASSERT_OK(orEventElapsedTime(&milliseconds, start, end));
+    EXPECT_GE(milliseconds, 2);
+    ASSERT_OK(orStreamSynchronize(other));
+    EXPECT_EQ(seen, i);
+  }
+}
+
+TEST(Graph, WaitsForAnExternalEventOfItsLaunch) {
+  Stream stream, other;
+  Graph graph;
+  std::atomic<int> runs{0};
+  {
+    Event event(0, orEventExternal | orEventDisableTiming);
+    ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+    ASSERT_OK(orStreamWaitEvent(stream, event));
+    ASSERT_OK(launch(stream, [&] { ++runs; }));
+    ASSERT_OK(orStreamEndCapture(stream, &graph));
+    EXPECT_EQ(graph.node(0).kind, orGraphNodeEventWait);
+    EXPECT_STREQ(graph.node(0).name, "event wait");
+    ASSERT_OK(orGraphLaunch(graph, stream));  // the event was never recorded
+    ASSERT_OK(orStreamSynchronize(stream));
+    EXPECT_EQ(runs, 1);
+
+    Gate gate;
+    ASSERT_OK(launch(other, [&] { gate.wait(); }));
+    ASSERT_OK(orEventRecord(event, other));
+    ASSERT_OK(orGraphLaunch(graph, stream));
+    EXPECT_EQ(orStreamQuery(stream), orErrorNotReady);
+    EXPECT_EQ(runs, 1);
+    gate.open();
+    ASSERT_OK(orStreamSynchronize(stream));
+    EXPECT_EQ(runs, 2);
+  }
+  ASSERT_OK(orGraphLaunch(graph, stream));  // the graph keeps the destroyed event
+  ASSERT_OK(orStreamSynchronize(stream));
+  EXPECT_EQ(runs, 3);
+}
+
+TEST(Graph, ExternalEventsOfALaunchAreNotTraced) {
+  std::atomic<int> launched{0};
+  ASSERT_OK(orTraceSubscribe(
+      [](const orTraceRecord* record, void* user) {
+        if (record->kind == orTraceKernel && record->phase == orTraceFinished)
+          ++*static_cast<std::atomic<int>*>(user);
+      },
+      &launched));
+  Stream stream;
+  Event event(0, orEventExternal);
+  Graph graph;
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(launch(stream, [] {}));
+    ASSERT_OK(orEventRecord(event, stream));
+  }
+  ASSERT_OK(orStreamEndCapture(stream, &graph));
+  ASSERT_OK(orGraphLaunch(graph, stream));
+  ASSERT_OK(orStreamSynchronize(stream));
+  EXPECT_EQ(launched, 3);
+  ASSERT_OK(orTraceUnsubscribe());
+}

@@ -108,7 +108,7 @@ TEST(Memory, HugeSizesAreOutOfMemory) {
   for (const size_t size :
        {size_t{1} << 50, size_t{1} << 60, SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - 512, total_memory() + 1}) {
     void* pointer = nullptr;
-    EXPECT_FAILS(orErrorOutOfMemory, orMalloc(&pointer, size), "largest free block");
+    EXPECT_FAILS(orErrorOutOfMemory, orMalloc(&pointer, size), "bytes are free");
     EXPECT_EQ(pointer, nullptr);
   }
   void* pointer = allocate(1024);
@@ -116,6 +116,19 @@ TEST(Memory, HugeSizesAreOutOfMemory) {
   for (const size_t size : {size_t{1} << 60, SIZE_MAX, SIZE_MAX - 4095}) {
     EXPECT_FAILS(orErrorOutOfHostMemory, orMallocHost(&pointer, size), "pinned");
   }
+}
+
+TEST(Memory, ScatteredFreeMemoryCanBeAllocated) {
+  const size_t piece = free_memory() / 8 / 512 * 512;
+  std::vector<void*> pieces;
+  for (int i = 0; i < 8; ++i) pieces.push_back(allocate(piece));
+  for (int i = 0; i < 8; i += 2) EXPECT_OK(orFree(pieces[static_cast<size_t>(i)]));
+  void* half = nullptr;
+  EXPECT_OK(orMalloc(&half, 4 * piece));
+  void* pointer = nullptr;
+  EXPECT_FAILS(orErrorOutOfMemory, orMalloc(&pointer, piece), "bytes are free");
+  EXPECT_OK(orFree(half));
+  for (int i = 1; i < 8; i += 2) EXPECT_OK(orFree(pieces[static_cast<size_t>(i)]));
 }
 
 TEST(Memory, AllocationsSucceedAfterOutOfMemory) {

@@ -75,3 +75,6 @@ def pretend_to_be_cuda() -> None:
         }.items():
             if hasattr(module, condition):
                 setattr(module, condition, holds)
+    from upstream import cuda_bindings
+
+    cuda_bindings.install(device.memory._C, device)

@@ -30,6 +30,10 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   const size_t size = rounded(bytes);
   PrivatePool* home = C10_LIKELY(from.first == 0 && from.second == 0) ? nullptr : find_private(from);
   Cache& cache = cache_of(stream, home);
+  retire_oldest();
+  if (C10_UNLIKELY(!deferred_.empty())) {
+    std::erase_if(deferred_, [&](const Waiting& one) { return retire_if_joined(one); });
+  }
   Block* block = C10_LIKELY(caching_) ? take(cache, size) : nullptr;
   if (C10_UNLIKELY(block == nullptr && !(waiting_.empty() && deferred_.empty()))) {
     collect();
@@ -40,21 +44,50 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   }
   block->requested = bytes;
   block->in_use = true;
+  if (C10_UNLIKELY(history_.on())) {
+    block->context = std::move(context);
+  }
+  count_allocated(block);
+  return block;
+}
+
+void Pool::count_allocated(const Block* block) {
   add(stats_.allocation, block->small, 1);
   add(stats_.allocated_bytes, block->small, block->size);
-  add(stats_.requested_bytes, block->small, bytes);
+  add(stats_.requested_bytes, block->small, block->requested);
   add(stats_.active, block->small, 1);
   add(stats_.active_bytes, block->small, block->size);
   if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
     stats_.oversize_allocations.increase(1);
   }
   if (C10_UNLIKELY(history_.on())) {
-    block->context = std::move(context);
-    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream, block->context,
-                  id_of(block->home));
+    history_.note(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), block->requested, block->stream,
+                  block->context, id_of(block->home));
   }
   report_to_profiler(block, 1);
-  return block;
+}
+
+void Pool::count_freed(const Block* block) {
+  subtract(stats_.allocation, block->small, 1);
+  subtract(stats_.allocated_bytes, block->small, block->size);
+  subtract(stats_.requested_bytes, block->small, block->requested);
+  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
+    stats_.oversize_allocations.decrease(1);
+  }
+  if (C10_UNLIKELY(history_.on())) {
+    history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
+                  block->stream, block->context, id_of(block->home));
+  }
+  report_to_profiler(block, -1);
+}
+
+void Pool::count_retired(const Block* block) {
+  subtract(stats_.active, block->small, 1);
+  subtract(stats_.active_bytes, block->small, block->size);
+  if (C10_UNLIKELY(history_.on())) {
+    history_.note(TraceEntry::FREE_COMPLETED, reinterpret_cast<size_t>(block->ptr), block->requested,
+                  block->stream, block->context, id_of(block->home));
+  }
 }
 
 // Called by deleters, so exceptions are not allowed.
@@ -65,22 +98,14 @@ void Pool::free(Block* block) noexcept {
   }
   Lock lock(mutex_);
   block->in_use = false;
-  subtract(stats_.allocation, block->small, 1);
-  subtract(stats_.allocated_bytes, block->small, block->size);
-  subtract(stats_.requested_bytes, block->small, block->requested);
-  if (C10_UNLIKELY(block->size >= settings_.max_split_size)) {
-    stats_.oversize_allocations.decrease(1);
-  }
   if (C10_UNLIKELY(history_.on())) {
-    history_.note(TraceEntry::FREE_REQUESTED, reinterpret_cast<size_t>(block->ptr), block->requested,
-                  block->stream, context, id_of(block->home));
-    block->context = std::move(context);  // for FREE_COMPLETED, which may come later
+    block->context = std::move(context);  // also for FREE_COMPLETED, which may come later
   }
-  report_to_profiler(block, -1);
+  count_freed(block);
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
   } else if (C10_UNLIKELY(any_capture())) {
-    deferred_.push_back(block);
+    defer(block);
   } else {
     wait_for_other_streams(block);
   }
@@ -225,12 +250,7 @@ void Pool::split(Cache& cache, Block* block, size_t size) {
 }
 
 void Pool::retire(Block* block) {
-  subtract(stats_.active, block->small, 1);
-  subtract(stats_.active_bytes, block->small, block->size);
-  if (C10_UNLIKELY(history_.on())) {
-    history_.note(TraceEntry::FREE_COMPLETED, reinterpret_cast<size_t>(block->ptr), block->requested,
-                  block->stream, block->context, id_of(block->home));
-  }
+  count_retired(block);
   if (C10_UNLIKELY(block->context != nullptr)) {  // also if the recording has ended
     block->context.reset();
   }
@@ -302,11 +322,6 @@ void Pool::empty_lists(Cache& cache) {
 }
 
 void Pool::wait_for_other_streams(Block* block) {
-  // Retire the oldest entries here, which most likely have completed: this keeps the queue short without a
-  // check at every allocation.
-  while (!waiting_.empty() && retire_if_passed(waiting_.front())) {
-    waiting_.pop_front();
-  }
   Waiting waiting{block, {}};
   for (const c10::Stream other : block->used_by) {
     // A destroyed stream cannot record, so the block does not wait for it; orFree still waits for its work.
@@ -317,6 +332,43 @@ void Pool::wait_for_other_streams(Block* block) {
   }
   block->used_by.clear();
   waiting_.push_back(std::move(waiting));
+}
+
+// Up to the first block that other streams still use: cheap enough for every allocation. collect() looks at
+// all blocks.
+void Pool::retire_oldest() {
+  while (C10_UNLIKELY(!waiting_.empty()) && retire_if_passed(waiting_.front())) {
+    waiting_.pop_front();
+  }
+}
+
+void Pool::defer(Block* block) {
+  Waiting deferred{block, {}};
+  if (settings_.graph_capture_record_stream_reuse) {
+    for (const c10::Stream other : block->used_by) {
+      void* event = nullptr;
+      if (!try_record_event(&event, other)) {
+        std::ranges::for_each(std::exchange(deferred.events, {}), destroy_event);
+        break;
+      }
+      deferred.events.push_back(event);
+    }
+  }
+  if (!retire_if_joined(deferred)) {
+    deferred_.push_back(std::move(deferred));
+  }
+}
+
+bool Pool::retire_if_joined(const Waiting& deferred) {
+  const c10::Stream own(c10::Stream::UNSAFE, c10::Device(kDevice, device_), deferred.block->stream);
+  if (deferred.events.empty() ||
+      !std::ranges::all_of(deferred.events, [&](void* event) { return follows_event(own, event); })) {
+    return false;
+  }
+  std::ranges::for_each(deferred.events, destroy_event);
+  deferred.block->used_by.clear();
+  retire(deferred.block);
+  return true;
 }
 
 bool Pool::retire_if_passed(const Waiting& waiting) {
@@ -330,8 +382,9 @@ bool Pool::retire_if_passed(const Waiting& waiting) {
 
 void Pool::collect() {
   if (C10_UNLIKELY(!deferred_.empty()) && !any_capture()) {
-    for (Block* block : std::exchange(deferred_, {})) {
-      wait_for_other_streams(block);
+    for (const Waiting& deferred : std::exchange(deferred_, {})) {
+      std::ranges::for_each(deferred.events, destroy_event);
+      wait_for_other_streams(deferred.block);
     }
   }
   std::erase_if(waiting_, [&](const Waiting& waiting) { return retire_if_passed(waiting); });

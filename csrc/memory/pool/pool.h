@@ -16,9 +16,19 @@
 // exceeds garbage_collection_threshold (longest idle first); and when the device is out of memory. In the
 // last case the pool synchronizes the device, releases all free segments, and retries once before it throws.
 //
+// Note [Checkpoints]
+// A checkpoint has the blocks of a private pool at one time. A restore makes them the blocks of the pool
+// again. This is for several graphs of one pool: before the second graph is captured, the memory that the
+// first graph's outputs occupy is marked as in use, although no tensor owns it. The caller names the storages
+// that lose their memory, and the storages that get an owner.
+//
 // Private pools (Note [Private pools] in mempool_routing.h) have their own caches; a block records its pool.
+//
+// Note [Memory of captures]
 // While a stream is captured into a graph, freed blocks with record_stream streams are deferred until the
-// capture has ended: an event recorded during the capture would become part of the graph.
+// capture has ended: an event recorded during the capture would not complete. With the setting
+// graph_capture_record_stream_reuse, a deferred block is free earlier: when its stream has joined the streams
+// that used it, so that the next work of its stream follows theirs in the graph.
 //
 // Thread safety: every member function locks the pool's mutex. The mutex is not held while the runtime frees
 // memory, which waits for kernels, which may allocate; nor while a stack trace is captured, which may take
@@ -36,11 +46,13 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace openreg {
@@ -50,6 +62,26 @@ struct PoolSnapshot {
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments;  // by address
   std::vector<TraceEntry> history;
 };
+
+/// See Note [Checkpoints].
+struct PoolCheckpoint {
+  struct BlockState {
+    void* ptr;
+    size_t size;
+    size_t requested;
+    bool in_use;
+    bool merged;  // as Block::free
+  };
+  c10::MempoolId_t pool;
+  std::map<void*, std::vector<BlockState>> segments;  // by address; blocks by address
+};
+
+/// Called for each allocation that fails, without a lock: the device, the requested bytes, the limit of the
+/// pool, and the free memory of the device.
+using OutOfMemoryObserver =
+    std::function<void(c10::DeviceIndex device, size_t requested, size_t limit, size_t free)>;
+/// Observers are never removed, as in torch.cuda.
+OPENREG_EXPORT void add_out_of_memory_observer(OutOfMemoryObserver observer);
 
 class OPENREG_EXPORT Pool {
  public:
@@ -72,6 +104,17 @@ class OPENREG_EXPORT Pool {
   void use_private(c10::MempoolId_t id);
   void release_private(c10::MempoolId_t id) noexcept;
   int private_users(c10::MempoolId_t id);
+
+  // ---- Checkpoints of private pools; pool_checkpoint.cpp. These throw ValueError if the pool does not
+  // exist.
+
+  PoolCheckpoint checkpoint(c10::MempoolId_t id);
+  /// Restores a checkpoint. `stale`: addresses of blocks in use whose owners will not free them any more.
+  /// Returns the blocks in use that have no owner. Throws, and changes nothing, if a block that would become
+  /// free is in use and not stale, or if a segment of the checkpoint was released.
+  std::vector<Block*> restore(const PoolCheckpoint& checkpoint, const std::unordered_set<void*>& stale);
+  /// Whether the blocks in use are those at the given addresses.
+  bool has_live_allocations(c10::MempoolId_t id, const std::unordered_set<void*>& expected);
 
   // ---- Configuration
 
@@ -118,7 +161,8 @@ class OPENREG_EXPORT Pool {
   using Caches = std::unordered_map<c10::StreamId, std::unique_ptr<Cache>>;
   friend struct PrivatePool;
 
-  // A freed block that other streams may still use.
+  // A freed block that other streams may still use, with the events that must complete, or must precede the
+  // next work of a captured stream.
   struct Waiting {
     Block* block;
     std::vector<void*> events;
@@ -144,10 +188,27 @@ class OPENREG_EXPORT Pool {
   void merge_with_next(Block* block);
   void empty_lists(Cache& cache);
   void wait_for_other_streams(Block* block);
+  void defer(Block* block);
+  bool retire_if_joined(const Waiting& deferred);
+  void retire_oldest();
   bool retire_if_passed(const Waiting& waiting);
   void collect();
+  void count_allocated(const Block* block);
+  void count_freed(const Block* block);
+  void count_retired(const Block* block);
   void count_idle(const Block* block);
   void count_not_idle(const Block* block);
+
+  // ---- Checkpoints; pool_checkpoint.cpp
+
+  PrivatePool& settled_private(c10::MempoolId_t id);
+  template <typename Function>
+  void for_each_block(const PrivatePool& pool, Function function);
+  void check_restorable(const PrivatePool& pool, const PoolCheckpoint& checkpoint,
+                        const std::unordered_set<void*>& stale);
+  void drop_cached(Cache& cache);
+  void restore_segment(Segment& segment, const std::vector<PoolCheckpoint::BlockState>& states,
+                       const std::unordered_set<void*>& stale, std::vector<Block*>& unowned);
 
   // ---- Segments; pool_segments.cpp
 
@@ -165,7 +226,7 @@ class OPENREG_EXPORT Pool {
   void report_to_profiler(const Block* block, int sign) const;
   size_t largest_free() const;
   void remove_stats_of_old_pools();
-  [[noreturn]] void throw_out_of_memory(size_t requested, size_t length, const Context& context);
+  [[noreturn]] void throw_out_of_memory(size_t requested, size_t length, const Context& context, Lock& lock);
 
   const c10::DeviceIndex device_;
   std::mutex mutex_;  // guards everything below, and the members of this device's blocks
@@ -177,7 +238,7 @@ class OPENREG_EXPORT Pool {
   c10::StreamId latest_stream_ = 0;
   std::map<void*, Segment> segments_;
   std::deque<Waiting> waiting_;   // oldest first
-  std::vector<Block*> deferred_;  // freed during a capture; move to waiting_ after it
+  std::deque<Waiting> deferred_;  // freed during a capture; move to waiting_ after it
   int releasing_threads_ = 0;     // threads that are releasing segments
   std::condition_variable segments_released_;
   DeviceStats stats_;

@@ -18,7 +18,27 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 
 constexpr size_t kExabyte = size_t{1} << 60;
 
+struct Observers {
+  std::mutex mutex;  // guards all
+  std::vector<OutOfMemoryObserver> all;
+};
+
+Observers& observers() {
+  static auto* made = new Observers;
+  return *made;
+}
+
+std::vector<OutOfMemoryObserver> copy_observers() {
+  std::lock_guard<std::mutex> lock(observers().mutex);
+  return observers().all;
+}
+
 }  // namespace
+
+void add_out_of_memory_observer(OutOfMemoryObserver observer) {
+  std::lock_guard<std::mutex> lock(observers().mutex);
+  observers().all.push_back(std::move(observer));
+}
 
 DeviceStats Pool::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -71,10 +91,11 @@ PoolSnapshot Pool::snapshot(bool with_history) {
   const Context context = history_.gather(RecordContext::ALLOC);
   std::lock_guard<std::mutex> lock(mutex_);
   std::unordered_set<const Block*> waiting;
-  for (const Waiting& one : waiting_) {
-    waiting.insert(one.block);
+  for (const auto* all : {&waiting_, &deferred_}) {
+    for (const Waiting& one : *all) {
+      waiting.insert(one.block);
+    }
   }
-  waiting.insert(deferred_.begin(), deferred_.end());
   PoolSnapshot snapshot;
   size_t total = 0;
   for (const auto& [address, segment] : segments_) {
@@ -141,7 +162,7 @@ size_t Pool::largest_free() const {
   return largest;
 }
 
-void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& context) {
+void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& context, Lock& lock) {
   ++stats_.num_ooms;
   size_t free = 0;
   size_t total = 0;
@@ -167,15 +188,19 @@ void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& c
   } else {
     help = "Free tensors, use smaller tensors, or increase OPENREG_MEMORY.";
   }
-  TORCH_CHECK_WITH(OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
-                   requested > kExabyte ? "more than 1EB memory" : format_size(requested), ". GPU ",
-                   static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
-                   format_size(free), " is free. ",
-                   limit < total ? format_size(limit) + " allowed by set_per_process_memory_fraction. " : "",
-                   "Of the allocated memory ", format_size(in_use), " is allocated by PyTorch, and ",
-                   format_size(cached),
-                   " is reserved by PyTorch but unallocated, the largest free block has ",
-                   format_size(largest_free()), ". ", help);
+  const std::string largest = format_size(largest_free());
+  lock.unlock();
+  for (const OutOfMemoryObserver& observer : copy_observers()) {
+    observer(device_, requested, limit, free);
+  }
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
+      requested > kExabyte ? "more than 1EB memory" : format_size(requested), ". GPU ",
+      static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
+      format_size(free), " is free. ",
+      limit < total ? format_size(limit) + " allowed by set_per_process_memory_fraction. " : "",
+      "Of the allocated memory ", format_size(in_use), " is allocated by PyTorch, and ", format_size(cached),
+      " is reserved by PyTorch but unallocated, the largest free block has ", largest, ". ", help);
 }
 
 }  // namespace openreg

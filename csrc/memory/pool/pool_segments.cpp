@@ -94,7 +94,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     error = reserve(&ptr, length);
   }
   if (orGetErrorClass(error) == orClassOutOfMemory) {
-    throw_out_of_memory(requested, length, context);
+    throw_out_of_memory(requested, length, context, lock);
   }
   OR_CHECK(error);
   auto* block = new Block;

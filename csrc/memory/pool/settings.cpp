@@ -16,8 +16,8 @@ constexpr const char* kVariable = "OPENREG_ALLOC_CONF";
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kIntervals = 16;  // 1 MiB to 32 GiB
 constexpr const char* kKeys =
-    "max_split_size_mb, max_non_split_rounding_mb, large_segment_size_mb, garbage_collection_threshold and "
-    "roundup_power2_divisions";
+    "max_split_size_mb, max_non_split_rounding_mb, large_segment_size_mb, garbage_collection_threshold, "
+    "roundup_power2_divisions and graph_capture_record_stream_reuse";
 
 std::string_view trimmed(std::string_view text) {
   constexpr const char* kSpace = " \t\n";
@@ -106,6 +106,10 @@ void set(Settings& settings, std::string_view key, std::string_view value) {
         number<double>(key, value, 0.0, 1.0, "a number between 0 and 1, a fraction of the device's memory");
   } else if (key == "roundup_power2_divisions") {
     settings.roundup_power2_divisions = all_divisions(key, value);
+  } else if (key == "graph_capture_record_stream_reuse") {
+    TORCH_CHECK_VALUE(value == "True" || value == "False", "allocator setting ", key, " is '", value,
+                      "': use True or False");
+    settings.graph_capture_record_stream_reuse = value == "True";
   } else if (key == "expandable_segments") {
     TORCH_CHECK_VALUE(value == "False", "allocator setting ", key, " is '", value,
                       "': expandable segments are not supported; omit the setting, or use False");

@@ -20,6 +20,7 @@ struct Settings {
   size_t max_split_size = kUnlimited;                // blocks of at least this size are not split
   size_t max_non_split_rounding = size_t{20} << 20;  // limit for the unused rest of such a block
   size_t large_segment = size_t{20} << 20;           // segment size for requests of 1 to 10 MiB
+  bool graph_capture_record_stream_reuse = false;    // see Note [Memory of captures] in pool.h
   double garbage_collection_threshold = 0;           // fraction of the limit; 0: off
 
   // The number of divisions between two powers of two when a size is rounded up: entry i applies to sizes

@@ -2,13 +2,58 @@
 // (torch.accelerator.Graph).
 #include "bindings.h"
 #include "device/device.h"
+#include "memory/checkpoint.h"
 #include "memory/mempool_routing.h"
 #include "stream/capture.h"
 #include "stream/stream.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
 using torch::wrap_pybind_function_no_gil;
+
+namespace {
+
+std::unordered_set<void*> as_pointers(const std::unordered_set<uintptr_t>& addresses) {
+  std::unordered_set<void*> pointers;
+  for (const uintptr_t address : addresses) {
+    pointers.insert(reinterpret_cast<void*>(address));
+  }
+  return pointers;
+}
+
+// The storages of Python's `_cdata`.
+std::vector<c10::StorageImpl*> as_storages(const std::vector<uintptr_t>& addresses) {
+  std::vector<c10::StorageImpl*> storages;
+  for (const uintptr_t address : addresses) {
+    storages.push_back(reinterpret_cast<c10::StorageImpl*>(address));
+  }
+  return storages;
+}
+
+// As torch._C._cuda_getCheckpointState and its relatives.
+void bind_checkpoints(py::module_& m) {
+  py::class_<openreg::PoolCheckpoint>(m, "PoolCheckpoint");
+  m.def("get_checkpoint_state", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
+          return openreg::pool_of(openreg::checked_index(device)).checkpoint(pool);
+        }));
+  // Keeps the GIL, so that no Python code uses or frees the storages during the call.
+  m.def("set_checkpoint_pool_state",
+        torch::wrap_pybind_function([](int device, const openreg::PoolCheckpoint& state,
+                                       const std::vector<uintptr_t>& stale_storages,
+                                       const std::vector<uintptr_t>& storages_to_add_deleters_to) {
+          openreg::restore_checkpoint(openreg::checked_index(device), state, as_storages(stale_storages),
+                                      as_storages(storages_to_add_deleters_to));
+        }));
+  m.def("check_pool_live_allocations",
+        wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool,
+                                       const std::unordered_set<uintptr_t>& expected_live_allocations) {
+          return openreg::pool_of(openreg::checked_index(device))
+              .has_live_allocations(pool, as_pointers(expected_live_allocations));
+        }));
+}
+
+}  // namespace
 
 void bind_graph(py::module_& m) {
   m.def("graph_pool_handle", [] { return openreg::graph_pool_handle(); });
@@ -31,4 +76,5 @@ void bind_graph(py::module_& m) {
   m.def("empty_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
           openreg::empty_pool(openreg::checked_index(device), pool);
         }));
+  bind_checkpoints(m);
 }

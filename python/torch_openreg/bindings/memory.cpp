@@ -187,6 +187,19 @@ void bind_memory(py::module_& m) {
   m.def("raw_allocate", wrap_pybind_function_no_gil([](size_t bytes, int64_t stream, int device) {
           return reinterpret_cast<uintptr_t>(openreg::raw_allocate(bytes, stream_of(stream, device)));
         }));
+  m.def("attach_out_of_memory_observer", [](py::object observer) {
+    // Never destroyed: there is no interpreter any more when static objects are.
+    auto* callable = new py::object(std::move(observer));
+    openreg::add_out_of_memory_observer(
+        [callable](c10::DeviceIndex device, size_t requested, size_t limit, size_t free) {
+          const py::gil_scoped_acquire gil;
+          try {
+            (*callable)(static_cast<int>(device), requested, limit, free);
+          } catch (py::error_already_set& error) {
+            error.discard_as_unraisable("an out-of-memory observer");
+          }
+        });
+  });
   m.def("raw_delete", wrap_pybind_function_no_gil(
                           [](uintptr_t ptr) { openreg::raw_delete(reinterpret_cast<void*>(ptr)); }));
 }

@@ -56,10 +56,13 @@ void bind_process(py::module_& m) {
   m.def("share_storage", share_storage);
   m.def("receive_storage", receive_storage);
   m.def("collect_shared", wrap_pybind_function_no_gil(openreg::collect_shared));
-  m.def("make_interprocess_event", [](const py::object& event, int device) {
+  m.def("make_event", [](const py::object& event, int device, bool timing, bool interprocess, bool external) {
     HANDLE_TH_ERRORS
     const c10::DeviceIndex index = openreg::checked_index(device);
-    take_ownership(event, openreg::make_interprocess_event(index), index);
+    const unsigned flags = (timing ? orEventDefault : orEventDisableTiming) |
+                           (interprocess ? orEventInterprocess : orEventDefault) |
+                           (external ? orEventExternal : orEventDefault);
+    take_ownership(event, openreg::make_event(index, flags), index);
     END_HANDLE_TH_ERRORS_PYBIND
   });
   m.def("open_interprocess_event", [](const py::object& event, int device, const std::string& handle) {

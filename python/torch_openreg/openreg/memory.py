@@ -327,20 +327,30 @@ def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Segments and history of all devices, in the format of ``torch.cuda._memory_viz``."""
+    """Segments and history of all devices, in the format of ``torch.cuda._memory_viz``.
+
+    ``augment_with_fx_traces`` adds the nodes of ``torch.fx`` to the frames of generated code.
+    """
     segments, traces = _C.memory_snapshot(True)
-    return {
+    snapshot: Any = {
         "segments": segments,
         "device_traces": traces,
         "allocator_settings": _C.allocator_settings(),
         "external_annotations": [],
     }
+    if augment_with_fx_traces:
+        from torch._utils import _augment_memory_snapshot_stack_traces
+
+        snapshot = _augment_memory_snapshot_stack_traces(snapshot)
+    return snapshot
 
 
-def _dump_snapshot(filename: "str | PathLike[str]" = "dump_snapshot.pickle") -> None:
+def _dump_snapshot(
+    filename: "str | PathLike[str]" = "dump_snapshot.pickle", augment_with_fx_traces: bool = False
+) -> None:
     """Writes ``_snapshot`` to a file for the viewer at pytorch.org/memory_viz."""
     with open(filename, "wb") as file:
-        pickle.dump(_snapshot(), file)
+        pickle.dump(_snapshot(augment_with_fx_traces=augment_with_fx_traces), file)
 
 
 def _checked(device: DeviceLike) -> int:

@@ -43,6 +43,10 @@ class Stream(torch.Stream):
         event.record(self)
         return event
 
+    def wait_event(self, event: "torch.Event") -> None:
+        """Makes this stream wait for ``event``."""
+        event.wait(self)
+
     def __repr__(self) -> str:
         return f"torch.{DEVICE_NAME}.Stream(device={self.device}, stream_id={self.stream_id})"
 
@@ -65,19 +69,37 @@ def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Extern
 class Event(torch.Event):
     """A point in a stream, to wait for, to query, and with ``enable_timing`` to measure time.
 
-    With ``interprocess`` it can be sent to other processes, which can record it and wait for it too.
+    With ``interprocess`` it can be sent to other processes, which can record it and wait for it too. With ``external``,
+    records and waits during a capture become nodes of the graph: each replay records the event for code outside of the
+    graph, and waits for the latest record of other code.
     """
 
+    _enable_timing: bool
     _interprocess: bool
+    _external: bool
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
+    def __new__(
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
+    ) -> Self:
         if interprocess and enable_timing:
             raise ValueError("an interprocess event does not support timing; use enable_timing=False")
         event = super().__new__(
             cls, DEVICE_NAME, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
+        event._enable_timing = enable_timing
         event._interprocess = interprocess
+        event._external = external
         return event
+
+    def _create(self, device: int) -> None:
+        """Creates an event that the first record cannot create: it would not know these flags."""
+        if (self._interprocess or self._external) and not self.event_id:
+            _lazy_init()
+            _C.make_event(self, device, self._enable_timing, self._interprocess, self._external)
 
     @classmethod
     def from_ipc_handle(cls, device: DeviceLike, handle: bytes) -> "Event":
@@ -91,17 +113,19 @@ class Event(torch.Event):
         """A handle with which another process can open this event. Binds an unrecorded event to the current device."""
         if not self._interprocess:
             raise RuntimeError("the event is not an interprocess event; create it with interprocess=True")
-        if not self.event_id:
-            _lazy_init()
-            _C.make_interprocess_event(self, _C.current_device())
+        self._create(_C.current_device())
         return _C.event_ipc_handle(self.event_id)
 
     def record(self, stream: "torch.Stream | None" = None) -> None:
         """Records the event on ``stream``, or on the current stream."""
-        if self._interprocess and not self.event_id:
-            _lazy_init()
-            _C.make_interprocess_event(self, _C.current_device() if stream is None else stream.device_index)
+        self._create(_C.current_device() if stream is None else stream.device_index)
         super().record(stream)
+
+    def wait(self, stream: "torch.Stream | None" = None) -> None:
+        """Makes ``stream``, or the current stream, wait for the event."""
+        if self._external:  # a later record must be of the same event
+            self._create(_C.current_device() if stream is None else stream.device_index)
+        super().wait(stream)
 
     def elapsed_time(self, end_event: torch.Event) -> float:
         """Milliseconds between the records of this event and ``end_event``."""

@@ -16,6 +16,9 @@ constexpr size_t kViewAlignment = size_t{2} << 20;
 // For smaller blocks, keeping the pages is cheaper than faulting them in again.
 constexpr size_t kSmallestDiscard = size_t{1} << 20;
 
+// The size of a view, relative to the memory of the device; see Note [Address space].
+constexpr size_t kAddressFactor = 4;
+
 // Address space is free, and devices of another process may be larger than those of this process.
 constexpr size_t kSmallestWindow = size_t{16} << 30;
 
@@ -34,11 +37,16 @@ size_t round_up(size_t size, size_t to) {
 
 orError_t reserve_views(int device_count, size_t memory) {
   if (first_device_view) return orSuccess;
-  view_stride = round_up(memory, kViewAlignment);
-  window_size = std::max(view_stride * static_cast<size_t>(device_count), kSmallestWindow);
-  const size_t views = view_stride * static_cast<size_t>(device_count) + window_size;
+  size_t views = 0;
   void* base = nullptr;
-  if (!platform::reserve(2 * views + kViewAlignment, &base)) {
+  for (const size_t factor : {kAddressFactor, size_t{1}}) {  // the address space may be limited
+    view_stride = round_up(memory * factor, kViewAlignment);
+    window_size = std::max(view_stride * static_cast<size_t>(device_count), kSmallestWindow);
+    views = view_stride * static_cast<size_t>(device_count) + window_size;
+    if (platform::reserve(2 * views + kViewAlignment, &base)) break;
+    base = nullptr;
+  }
+  if (!base) {
     return fail(
         orErrorSystem,
         "cannot reserve %zu bytes of address space for %d devices of %zu bytes: %s; reduce OPENREG_MEMORY or "
@@ -63,15 +71,16 @@ ptrdiff_t view_offset() {
 orError_t Arena::open(int device, size_t memory) {
   device_ = device;
   memory_ = memory;
+  addresses_ = view_stride;
   device_view_ = first_device_view + view_stride * static_cast<size_t>(device);
-  auto blocks = std::make_unique<Blocks>(memory);
-  backing_ = platform::create_memory(OR_DEVICE_NAME, memory);
+  auto blocks = std::make_unique<Blocks>(addresses_);
+  backing_ = platform::create_memory(OR_DEVICE_NAME, addresses_);
   if (backing_ < 0) {
     return fail(orErrorSystem, "cannot create %zu bytes of memory for device %d: %s", memory, device,
                 std::strerror(errno));
   }
   serial_ = arenas_opened.fetch_add(1) + 1;
-  if (!platform::map_memory(backing_, 0, device_view_ + view_offset(), memory)) {
+  if (!platform::map_memory(backing_, 0, device_view_ + view_offset(), addresses_)) {
     const int reason = errno;
     static_cast<void>(close());
     return fail(orErrorSystem, "cannot map %zu bytes of memory of device %d: %s", memory, device,
@@ -87,7 +96,7 @@ orError_t Arena::close() {
     std::lock_guard lock(mutex_);
     blocks_.reset();
   }
-  const bool unmapped = platform::unmap_memory(device_view_ + view_offset(), memory_);
+  const bool unmapped = platform::unmap_memory(device_view_ + view_offset(), addresses_);
   const int reason = errno;
   platform::close_memory(backing_);
   backing_ = -1;
@@ -97,15 +106,15 @@ orError_t Arena::close() {
 
 orError_t Arena::allocate(size_t size, void** pointer) {
   std::lock_guard lock(mutex_);
-  if (const auto offset = blocks_->take(size)) {
-    *pointer = device_view_ + *offset;
-    return orSuccess;
+  const auto offset = size <= free_memory() ? blocks_->take(size) : std::nullopt;
+  if (!offset) {
+    return fail(orErrorOutOfMemory,
+                "out of memory on device %d: tried to allocate %zu bytes; %zu of %zu bytes are free; free "
+                "memory or increase OPENREG_MEMORY",
+                device_, size, free_memory(), memory_);
   }
-  return fail(
-      orErrorOutOfMemory,
-      "out of memory on device %d: tried to allocate %zu bytes; %zu of %zu bytes are free, the largest free "
-      "block has %zu bytes; free memory or increase OPENREG_MEMORY",
-      device_, size, blocks_->free(), memory_, blocks_->largest());
+  *pointer = device_view_ + *offset;
+  return orSuccess;
 }
 
 void Arena::free(void* pointer, size_t size) {
@@ -123,7 +132,7 @@ void Arena::free(void* pointer, size_t size) {
 
 size_t Arena::free_bytes() {
   std::lock_guard lock(mutex_);
-  return blocks_->free();
+  return free_memory();
 }
 
 }  // namespace openreg::sim

@@ -6,6 +6,11 @@
 // bytes, readable and writable. The offset between the views is the same constant for all devices, so a
 // kernel address is a device address plus this offset. The range is reserved when the first device opens and
 // is never released. Each half ends with a window for memory of other processes, which has both views too.
+//
+// Note [Address space]
+// The views of a device are larger than its memory. A block needs contiguous addresses but, as on a device
+// with page tables, no contiguous memory: pages of freed blocks are returned, and new blocks get pages at
+// their first use. So free memory can be allocated even if the blocks in use are scattered.
 #pragma once
 
 #include "blocks.h"
@@ -49,10 +54,13 @@ class Arena {
 
  private:
   int device_ = -1;
-  size_t memory_ = 0;
+  size_t memory_ = 0;     // the limit of allocations
+  size_t addresses_ = 0;  // the size of the view; see Note [Address space]
   char* device_view_ = nullptr;
   int backing_ = -1;
   uint64_t serial_ = 0;
+  size_t free_memory() const { return memory_ - (addresses_ - blocks_->free()); }
+
   std::mutex mutex_;  // guards blocks_
   std::unique_ptr<Blocks> blocks_;
 };

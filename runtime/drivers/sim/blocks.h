@@ -20,7 +20,6 @@ class Blocks {
   void give(size_t offset, size_t size);
 
   size_t free() const { return free_; }
-  size_t largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
 
  private:
   void add(size_t offset, size_t size);

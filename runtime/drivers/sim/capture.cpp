@@ -154,15 +154,29 @@ void Capture::abandon(Stream& stream) {
   unregister(*this);
 }
 
-bool Capture::joined() const {
-  const size_t count = graph_->nodes().size();
-  std::vector<bool> reached(count, false);
-  for (const uint32_t node : members_.front().tails) reached[node] = true;
-  for (size_t i = count; i-- > 0;) {
-    if (!reached[i]) return false;
+// For each node, whether it is a tail or an ancestor of one.
+std::vector<bool> Capture::ancestors(const std::vector<uint32_t>& tails) const {
+  std::vector<bool> reached(graph_->nodes().size(), false);
+  for (const uint32_t node : tails) reached[node] = true;
+  for (size_t i = reached.size(); i-- > 0;) {
+    if (!reached[i]) continue;
     for (const uint32_t before : graph_->nodes()[i].after) reached[before] = true;
   }
-  return true;
+  return reached;
+}
+
+bool Capture::joined() const {
+  const std::vector<bool> reached = ancestors(members_.front().tails);
+  return std::find(reached.begin(), reached.end(), false) == reached.end();
+}
+
+bool Capture::follows(const Stream& stream, const CapturePoint& point) {
+  std::lock_guard lock(mutex_);
+  const Member* member = find(stream);
+  if (!member || point.capture.get() != this) return false;
+  const std::vector<bool> reached = ancestors(member->tails);
+  return std::all_of(point.tails.begin(), point.tails.end(),
+                     [&](const uint32_t node) { return reached[node]; });
 }
 
 // ---- Work of a captured stream
@@ -188,7 +202,12 @@ orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_
   return orSuccess;
 }
 
+orError_t Capture::add_event_wait(Stream& stream, Event& event) {
+  return add(stream, Node::of_event(orGraphNodeEventWait, event), nullptr, 0);
+}
+
 orError_t Capture::record(Stream& stream, Event& event) {
+  if (event.external()) return add(stream, Node::of_event(orGraphNodeEventRecord, event), nullptr, 0);
   if (event.shared()) return reject("recording an interprocess event");
   std::vector<uint32_t> tails;
   {

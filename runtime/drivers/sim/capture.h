@@ -52,8 +52,13 @@ class Capture : public Counted<Capture> {
   // ---- Work of a captured stream.
   [[nodiscard]] orError_t add(Stream& stream, Node node, const void* args, size_t args_size);
   [[nodiscard]] orError_t record(Stream& stream, Event& event);
+  /// Adds a node that waits for an external event.
+  [[nodiscard]] orError_t add_event_wait(Stream& stream, Event& event);
   /// Makes the stream wait for a point of this capture; the stream joins if it is not a member.
   [[nodiscard]] orError_t wait(Stream& stream, const CapturePoint& point);
+
+  /// True if all work before the point precedes the next work of the stream.
+  bool follows(const Stream& stream, const CapturePoint& point);
 
   // ---- Rejected calls. `what` is the operation, for the message.
   [[nodiscard]] orError_t reject(const char* what);
@@ -79,6 +84,7 @@ class Capture : public Counted<Capture> {
   Member* find(const Stream& stream);
   bool touches(int device);
   bool joined() const;
+  std::vector<bool> ancestors(const std::vector<uint32_t>& tails) const;
   void invalidate(const char* message);
   [[nodiscard]] orError_t fail_invalid();
   std::vector<Member> detach();

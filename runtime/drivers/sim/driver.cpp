@@ -166,9 +166,10 @@ orError_t stream_synchronize(orDriverStream* stream) {
 
 orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
   return noexcept_boundary([&]() -> orError_t {
-    Ref<Record> record = unwrap(event).latest();
-    if (!record) return orSuccess;
     const Ref<Capture> capture = capture_of(stream);
+    if (capture && unwrap(event).external()) return capture->add_event_wait(unwrap(stream), unwrap(event));
+    const Ref<Record> record = unwrap(event).latest();
+    if (!record) return orSuccess;
     if (record->captured) {
       const Ref<Capture>& from = record->captured->capture;
       if (!capture || capture.get() == from.get()) return from->wait(unwrap(stream), *record->captured);
@@ -179,8 +180,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
       return capture->reject(
           "waiting for an event that was recorded outside of the capture (dependency created on uncaptured "
           "work in another stream)");
-    if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
-    unwrap(stream).submit_wait(std::move(record));
+    unwrap(event).submit_wait(unwrap(stream));
     return orSuccess;
   });
 }
@@ -296,13 +296,13 @@ orError_t event_create(int device, unsigned flags, orDriverEvent** event) {
     if (flags & orEventInterprocess) {
       if (const orError_t error = SharedEvent::create(device, shared)) return error;
     }
-    *event = reinterpret_cast<orDriverEvent*>(new Event(!(flags & orEventDisableTiming), std::move(shared)));
+    *event = reinterpret_cast<orDriverEvent*>(new Event(flags, std::move(shared)));
     return orSuccess;
   });
 }
 
 orError_t event_destroy(orDriverEvent* event) {
-  delete &unwrap(event);
+  unwrap(event).release();
   return orSuccess;
 }
 
@@ -406,6 +406,7 @@ constexpr orDriver kTable = {
     .ipc_name_event = &ipc_name_event,
     .ipc_open_event = &ipc_open_event,
     .stream_pending = &stream_pending,
+    .stream_follows_event = &stream_follows_event,
 };
 
 }  // namespace

@@ -71,7 +71,10 @@ void Record::wait_for_other_process() const {
   shared->end_watching();
 }
 
-Event::Event(bool timing, Ref<SharedEvent> shared) : timing_(timing), shared_(std::move(shared)) {}
+Event::Event(unsigned flags, Ref<SharedEvent> shared)
+    : timing_(!(flags & orEventDisableTiming)),
+      external_(flags & orEventExternal),
+      shared_(std::move(shared)) {}
 Event::~Event() = default;
 
 void Event::set_captured(Ref<CapturePoint> point) {
@@ -104,6 +107,13 @@ void Event::record(Stream& stream) {
   }
   stream.submit_record(record);
   latest_ = std::move(record);
+}
+
+void Event::submit_wait(Stream& stream) {
+  Ref<Record> record = latest();
+  if (!record) return;
+  if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
+  stream.submit_wait(std::move(record));
 }
 
 Ref<Record> Event::latest() {

@@ -1,7 +1,7 @@
 // Events and their records: positions in a stream that streams and threads can wait for.
 #pragma once
 
-#include "openreg/error.h"
+#include "openreg/types.h"
 #include "ref.h"
 
 #include <atomic>
@@ -55,10 +55,11 @@ class Record : public Counted<Record> {
   Stream* waiters_ = nullptr;  // each holds a reference
 };
 
-class Event {
+/// Reference counted: the handle and nodes of graphs hold references.
+class Event : public Counted<Event> {
  public:
-  /// `shared`: set for an interprocess event, otherwise empty.
-  Event(bool timing, Ref<SharedEvent> shared);
+  /// `flags`: orEventFlags. `shared`: set for an interprocess event, otherwise empty.
+  Event(unsigned flags, Ref<SharedEvent> shared);
   ~Event();
 
   void record(Stream& stream);
@@ -66,10 +67,15 @@ class Event {
   void set_captured(Ref<CapturePoint> point);
   /// The latest record; empty if there is none, or if it is a finished record of another process.
   Ref<Record> latest();
+  /// Makes the stream wait for the latest record, which is not a point of a capture.
+  void submit_wait(Stream& stream);
+  /// Records and waits in a capture become nodes; see Note [Graphs] in openreg.h.
+  bool external() const { return external_; }
   SharedEvent* shared() const { return shared_.get(); }
 
  private:
   const bool timing_;
+  const bool external_;
   const Ref<SharedEvent> shared_;
   std::mutex mutex_;  // guards latest_; held during the submission, so that latest_ is the last submitted
   Ref<Record> latest_;

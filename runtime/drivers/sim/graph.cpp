@@ -1,7 +1,9 @@
 #include "graph.h"
 
+#include "event.h"
 #include "schedule.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -9,17 +11,29 @@
 
 namespace openreg::sim {
 
-/// The argument block of a launch. It is copied into the queue of the stream and modified there.
+/// The argument block of an operation. It is copied into the queue of the stream and modified there.
 struct Graph::Replay {
-  Graph* graph;           // holds a reference
-  orObserver* observers;  // owned; may be NULL
-  uint32_t notified;      // number of observers that were called
+  Graph* graph;  // holds a reference
+  size_t begin;  // the nodes to run
+  size_t end;
+  orObserver* observers;  // one for each of the nodes; owned; may be NULL
+  size_t notified;        // number of observers that were called
 
   void notify(int64_t start_ns, int64_t end_ns, orError_t result) {
     const orObserver& observer = observers[notified++];
     if (observer.done) observer.done(observer.user, start_ns, end_ns, result);
   }
 };
+
+Node Node::of_event(orGraphNodeKind kind, Event& event) {
+  static constexpr orKernel kRecord = {"event record", nullptr, nullptr};
+  static constexpr orKernel kWait = {"event wait", nullptr, nullptr};
+  Node node;
+  node.kind = kind;
+  node.kernel = kind == orGraphNodeEventRecord ? &kRecord : &kWait;
+  node.event = Ref<Event>(&event);
+  return node;
+}
 
 const orKernel Graph::kKernel = {"graph", &Graph::run_replay, &Graph::release_replay};
 
@@ -32,18 +46,16 @@ Graph::~Graph() {
 
 uint32_t Graph::add(Node node, const void* args, size_t args_size) {
   nodes_.reserve(nodes_.size() + 1 > nodes_.capacity() ? nodes_.size() * 2 + 16 : 0);
+  if (node.event) event_nodes_.reserve(event_nodes_.size() + 1);
   node.args = ::operator new(args_size ? args_size : 1);
   if (args_size) std::memcpy(node.args, args, args_size);
+  const auto index = static_cast<uint32_t>(nodes_.size());
+  if (node.event) event_nodes_.push_back(index);
   nodes_.push_back(std::move(node));
-  return static_cast<uint32_t>(nodes_.size() - 1);
+  return index;
 }
 
 void Graph::launch(Stream& stream, const orObserver* observers) {
-  std::unique_ptr<orObserver[]> copied;
-  if (observers) {
-    copied = std::make_unique<orObserver[]>(nodes_.size());
-    std::memcpy(copied.get(), observers, nodes_.size() * sizeof(orObserver));
-  }
   const Ref<Graph> self(this);
   std::lock_guard lock(launch_mutex_);
   if (last_ && last_.get() != &stream) {
@@ -53,8 +65,28 @@ void Graph::launch(Stream& stream, const orObserver* observers) {
     stream.submit_wait(done);
   }
   last_ = Ref<Stream>(&stream);
+  size_t begin = 0;
+  for (const uint32_t index : event_nodes_) {
+    launch_nodes(stream, begin, index, observers);
+    begin = index + 1;
+    if (nodes_[index].kind == orGraphNodeEventRecord) {
+      nodes_[index].event->record(stream);
+    } else {
+      nodes_[index].event->submit_wait(stream);
+    }
+  }
+  launch_nodes(stream, begin, nodes_.size(), observers);
+}
+
+void Graph::launch_nodes(Stream& stream, size_t begin, size_t end, const orObserver* observers) {
+  if (begin == end) return;
+  std::unique_ptr<orObserver[]> copied;
+  if (observers) {
+    copied = std::make_unique<orObserver[]>(end - begin);
+    std::copy(observers + begin, observers + end, copied.get());
+  }
   retain();
-  const Replay replay = {this, copied.get(), 0};
+  const Replay replay = {this, begin, end, copied.get(), 0};
   try {
     stream.launch(kKernel, &replay, sizeof(replay), nullptr);
   } catch (...) {
@@ -67,7 +99,7 @@ void Graph::launch(Stream& stream, const orObserver* observers) {
 orError_t Graph::run_replay(void* args, char* why, size_t why_size) {
   auto& replay = *static_cast<Replay*>(args);
   const std::vector<Node>& nodes = replay.graph->nodes_;
-  for (size_t i = 0; i < nodes.size(); ++i) {
+  for (size_t i = replay.begin; i < replay.end; ++i) {
     const Node& node = nodes[i];
     const int64_t start = replay.observers ? now_ns() : 0;
     why[0] = '\0';
@@ -89,7 +121,7 @@ void Graph::release_replay(void* args) {
   auto& replay = *static_cast<Replay*>(args);
   if (replay.observers) {
     const int64_t now = now_ns();
-    while (replay.notified < replay.graph->nodes_.size()) replay.notify(now, now, orErrorKernelFailed);
+    while (replay.notified < replay.end - replay.begin) replay.notify(now, now, orErrorKernelFailed);
     delete[] replay.observers;
   }
   replay.graph->release();

@@ -2,7 +2,8 @@
 //
 // Note [Running a graph]
 // Nodes are in submission order, which is a valid execution order: a node depends only on earlier nodes. A
-// launch is one operation of one stream that runs all nodes in sequence. Kernels may write to the arguments
+// launch is one operation of one stream that runs all nodes in sequence; records and waits of external events
+// divide it into several operations. Kernels may write to the arguments
 // of their nodes, so launches of the same graph never overlap: a launch first waits for the stream of the
 // previous launch if that is a different stream.
 //
@@ -30,6 +31,9 @@ struct Node {
   size_t size = 0;  // bytes copied or set
   orMemcpyKind copy_kind = orMemcpyDefault;
   std::vector<uint32_t> after;
+  Ref<Event> event;  // of a record or a wait
+
+  static Node of_event(orGraphNodeKind kind, Event& event);
 };
 
 class Graph : public Counted<Graph> {
@@ -49,13 +53,15 @@ class Graph : public Counted<Graph> {
 
  private:
   struct Replay;
+  void launch_nodes(Stream& stream, size_t begin, size_t end, const orObserver* observers);
   static orError_t run_replay(void* args, char* why, size_t why_size);
   static void release_replay(void* args);
   static const orKernel kKernel;
 
   std::vector<Node> nodes_;
-  std::mutex launch_mutex_;  // guards last_; a stream's locks are taken under it
-  Ref<Stream> last_;         // stream of the last launch
+  std::vector<uint32_t> event_nodes_;  // indices of records and waits
+  std::mutex launch_mutex_;            // guards last_; a stream's locks are taken under it
+  Ref<Stream> last_;                   // stream of the last launch
 };
 
 }  // namespace openreg::sim

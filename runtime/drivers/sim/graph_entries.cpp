@@ -1,6 +1,7 @@
 #include "graph_entries.h"
 
 #include "entry.h"
+#include "event.h"
 
 namespace openreg::sim {
 
@@ -24,6 +25,15 @@ orError_t stream_capture_status(orDriverStream* stream, orCaptureStatus* status,
   *status = capture ? capture->status() : orCaptureNone;
   *id = capture ? capture->id() : 0;
   return orSuccess;
+}
+
+orError_t stream_follows_event(orDriverStream* stream, orDriverEvent* event, int* follows) {
+  return noexcept_boundary([&]() -> orError_t {
+    const Ref<Capture> capture = capture_of(stream);
+    const Ref<Record> record = unwrap(event).latest();
+    *follows = capture && record && record->captured && capture->follows(unwrap(stream), *record->captured);
+    return orSuccess;
+  });
 }
 
 orError_t stream_check_uncaptured(orDriverStream* stream, const char* what) {

@@ -99,7 +99,8 @@ orError_t ipc_open_event(const orIpcEventHandle_t* handle, int* device, orDriver
   return noexcept_boundary([&]() -> orError_t {
     Ref<SharedEvent> shared;
     if (const orError_t error = SharedEvent::open(unpack(*handle), *device, shared)) return error;
-    *event = reinterpret_cast<orDriverEvent*>(new Event(false, std::move(shared)));
+    *event = reinterpret_cast<orDriverEvent*>(
+        new Event(orEventDisableTiming | orEventInterprocess, std::move(shared)));
     return orSuccess;
   });
 }

@@ -1,0 +1,183 @@
+// Checkpoints of a private pool; see Note [Checkpoints] in pool.h.
+#include "memory/pool/pool.h"
+
+#include <algorithm>
+#include <map>
+
+namespace openreg {
+namespace {
+
+bool is_same(const PoolCheckpoint::BlockState& state, const Block& block) {
+  return state.ptr == block.ptr && state.size == block.size;
+}
+
+}  // namespace
+
+PrivatePool& Pool::settled_private(c10::MempoolId_t id) {
+  PrivatePool* pool = find_private(id);
+  TORCH_CHECK_VALUE(pool != nullptr, "device ", static_cast<int>(device_), " has no memory pool (", id.first,
+                    ", ", id.second, ")");
+  collect();
+  const auto is_of_pool = [&](const Block* block) { return block->home == pool; };
+  TORCH_CHECK(std::ranges::none_of(waiting_, is_of_pool, &Waiting::block) &&
+                  std::ranges::none_of(deferred_, is_of_pool, &Waiting::block),
+              "other streams may still use freed memory of the pool (", id.first, ", ", id.second,
+              "): synchronize the device before a checkpoint, and end captures");
+  return *pool;
+}
+
+template <typename Function>
+void Pool::for_each_block(const PrivatePool& pool, Function function) {
+  for (const auto& [address, segment] : segments_) {
+    if (segment.first->home == &pool) {
+      for (Block* block = segment.first; block != nullptr; block = block->after) {
+        function(segment, block);
+      }
+    }
+  }
+}
+
+PoolCheckpoint Pool::checkpoint(c10::MempoolId_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  PoolCheckpoint checkpoint{id, {}};
+  for_each_block(settled_private(id), [&](const Segment& segment, const Block* block) {
+    auto& blocks = checkpoint.segments[segment.first->ptr];
+    blocks.push_back({block->ptr, block->size, block->requested, block->in_use, block->free});
+  });
+  return checkpoint;
+}
+
+bool Pool::has_live_allocations(c10::MempoolId_t id, const std::unordered_set<void*>& expected) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const PrivatePool* pool = find_private(id);
+  TORCH_CHECK_VALUE(pool != nullptr, "device ", static_cast<int>(device_), " has no memory pool (", id.first,
+                    ", ", id.second, ")");
+  size_t found = 0;
+  bool all_expected = true;
+  for_each_block(*pool, [&](const Segment&, const Block* block) {
+    found += block->in_use ? 1 : 0;
+    all_expected &= !block->in_use || expected.contains(block->ptr);
+  });
+  return all_expected && found == expected.size();
+}
+
+// Throws before it changes anything.
+void Pool::check_restorable(const PrivatePool& pool, const PoolCheckpoint& checkpoint,
+                            const std::unordered_set<void*>& stale) {
+  for (const auto& [address, blocks] : checkpoint.segments) {
+    const auto segment = segments_.find(address);
+    TORCH_CHECK(segment != segments_.end() && segment->second.first->home == &pool,
+                "the segment at ", address, " of the checkpoint was released; keep a graph or a MemPool of "
+                "the pool alive while its checkpoints are used");
+  }
+  for_each_block(pool, [&](const Segment& segment, const Block* block) {
+    if (!block->in_use || stale.contains(block->ptr)) {
+      return;
+    }
+    const auto saved = checkpoint.segments.find(segment.first->ptr);
+    const bool kept = saved != checkpoint.segments.end() &&
+                      std::ranges::any_of(saved->second, [&](const PoolCheckpoint::BlockState& state) {
+                        return state.in_use && is_same(state, *block);
+                      });
+    TORCH_CHECK(kept, "Any stale tensors which are being manually freed must be passed to set checkpoint: the "
+                "memory at ", block->ptr, " is in use, and is free in the checkpoint");
+  });
+}
+
+std::vector<Block*> Pool::restore(const PoolCheckpoint& checkpoint, const std::unordered_set<void*>& stale) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  PrivatePool& pool = settled_private(checkpoint.pool);
+  check_restorable(pool, checkpoint, stale);
+  for (auto& [stream, cache] : pool.caches) {
+    drop_cached(*cache);
+  }
+  std::vector<Block*> unowned;
+  for (auto& [address, segment] : segments_) {
+    if (segment.first->home == &pool) {
+      const auto saved = checkpoint.segments.find(address);
+      const PoolCheckpoint::BlockState whole{address, segment.size, 0, false, true};
+      restore_segment(segment, saved == checkpoint.segments.end() ? std::vector{whole} : saved->second, stale,
+                      unowned);
+    }
+  }
+  return unowned;
+}
+
+// Removes all blocks from the cache; restore_segment adds the new ones.
+void Pool::drop_cached(Cache& cache) {
+  for (Block*& head : cache.lists) {
+    for (; head != nullptr; head = head->next_cached) {
+      count_not_idle(head);
+    }
+  }
+  for (Tree* tree : {&cache.small, &cache.large}) {
+    std::ranges::for_each(*tree, [&](const Block* block) { count_not_idle(block); });
+    tree->clear();
+  }
+}
+
+// A block that is in use now and in the checkpoint stays the same object: its owner keeps a pointer to it.
+void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::BlockState>& states,
+                           const std::unordered_set<void*>& stale, std::vector<Block*>& unowned) {
+  const c10::StreamId stream = segment.first->stream;
+  PrivatePool* const home = segment.first->home;
+  const bool small = segment.first->small;
+  std::map<void*, Block*> old;
+  for (Block* block = segment.first; block != nullptr; block = block->after) {
+    old.emplace(block->ptr, block);
+  }
+  Block* before = nullptr;
+  for (const auto& state : states) {
+    const auto found = old.find(state.ptr);
+    const bool kept =
+        found != old.end() && found->second->in_use && state.in_use && is_same(state, *found->second);
+    Block* block = nullptr;
+    if (kept) {
+      block = found->second;
+      old.erase(found);
+    } else {
+      block = new Block;
+      block->ptr = state.ptr;
+      block->size = state.size;
+      block->device = device_;
+      block->stream = stream;
+      block->home = home;
+      block->small = small;
+    }
+    block->before = before;
+    block->after = nullptr;
+    (before == nullptr ? segment.first : before->after) = block;
+    before = block;
+    if (state.in_use && (!kept || stale.contains(state.ptr))) {
+      unowned.push_back(block);
+    }
+    if (!kept && state.in_use) {
+      block->requested = state.requested;
+      block->in_use = true;
+      count_allocated(block);
+    }
+  }
+  for (const auto& [ptr, block] : old) {
+    if (block->in_use) {
+      count_freed(block);
+      count_retired(block);
+    }
+    delete block;
+  }
+  Cache& cache = cache_of(stream, home);
+  auto state = states.begin();
+  for (Block* block = segment.first; block != nullptr; block = block->after, ++state) {
+    if (!block->in_use) {
+      count_idle(block);
+      if (state->merged) {
+        block->free = true;
+        block->idle_since = clock_;
+        cache.tree(block->small).insert(block);
+      } else {
+        block->next_cached = std::exchange(cache.lists[block->size / kGranularity], block);
+      }
+    }
+  }
+}
+
+}  // namespace openreg
