@@ -466,7 +466,7 @@ def test_each_replay_records_external_events():
 
 
 def test_a_replay_waits_for_an_external_event():
-    event, other = openreg.Event(external=True), openreg.Stream()
+    event, (other,) = openreg.Event(external=True), side_streams(1)
     graph, x, y = openreg.OpenRegGraph(), torch.zeros(1, device="openreg"), torch.zeros(1, device="openreg")
     with openreg.graph(graph):
         event.wait()

@@ -172,7 +172,7 @@ def reuse_in_captures():
 
 def addresses_around_a_join():
     """The address of memory that a side stream uses, and of allocations before and after the stream is joined."""
-    side = openreg.Stream()
+    (side,) = side_streams(1)
 
     def work():
         data = torch.ones(1000, device=DEVICE)
