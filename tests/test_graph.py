@@ -480,6 +480,16 @@ def test_a_replay_waits_for_an_external_event():
     assert y.item() == 7
 
 
+def test_an_external_event_may_be_waited_for_on_another_device():
+    event = openreg.Event(external=True)
+    with openreg.device(1):
+        event.wait()
+    event.record()
+    with openreg.device(1):
+        event.wait()
+    assert event.device.index == 0
+
+
 def test_an_event_without_external_cannot_be_waited_for_in_a_capture():
     event = openreg.Event()
     event.record()

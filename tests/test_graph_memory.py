@@ -203,6 +203,31 @@ def test_by_default_memory_of_other_streams_is_not_reused_in_a_capture():
     assert used not in (before, after)
 
 
+def test_memory_from_outside_of_a_capture_is_not_reused_in_it(reuse_in_captures):
+    stream, side = side_streams(2)
+    x = torch.zeros(1, device=DEVICE)
+    openreg.synchronize()
+    with openreg.stream(stream):
+        data = torch.ones(1000, device=DEVICE)
+    side.wait_stream(stream)
+    with openreg.stream(side):
+        openreg._sleep(30_000_000)
+        result = data + 1
+    data.record_stream(side)
+    graph = openreg.OpenRegGraph()
+    with openreg.stream(stream):
+        graph.capture_begin()
+        side.wait_stream(stream)
+        with openreg.stream(side):
+            x.add_(1)
+        stream.wait_stream(side)
+        del data
+        graph.capture_end()
+        torch.empty(1000, device=DEVICE).fill_(99)
+    openreg.synchronize()
+    assert result.sum().item() == 2000
+
+
 def test_invalid_reuse_setting_is_an_error():
     with pytest.raises(ValueError, match="'yes': use True or False"):
         openreg.memory._set_allocator_settings("graph_capture_record_stream_reuse:yes")

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 import torch
+from blocked_stream import held
 
 from torch_openreg import _C
 
@@ -138,6 +139,72 @@ def test_wrong_storages_are_errors():
         restore(state, owners=[other])
     with pytest.raises(ValueError, match=r"no memory pool \(0, 12345678\)"):
         _C.get_checkpoint_state(0, (0, 12345678))
+
+
+def test_a_new_segment_at_the_address_of_a_released_one_is_an_error():
+    pool = torch.openreg.graph_pool_handle()
+    first = Captured(4 * MIB, count=1, pool=pool)
+    state = _C.get_checkpoint_state(0, pool)
+    first.outputs.clear()
+    first.graph.reset()
+    torch.openreg.empty_cache()
+    second = Captured(512, count=1, pool=pool)  # in a segment of another size
+    with pytest.raises(RuntimeError, match="was released"):
+        restore(state, stale=second.outputs)
+
+
+def test_stale_memory_that_another_stream_uses_is_an_error():
+    pool, side = torch.openreg.MemPool(), torch.openreg.Stream()
+    with torch.openreg.use_mem_pool(pool):
+        state = _C.get_checkpoint_state(0, pool.id)
+        data = torch.ones(1000, device="openreg")
+    side.wait_stream(torch.openreg.current_stream())
+    with held(side), torch.openreg.stream(side):
+        result = data + 1
+        data.record_stream(side)
+        with pytest.raises(RuntimeError, match="may still use the stale memory"):
+            restore(state, stale=[data])
+    side.synchronize()
+    restore(state, stale=[data])
+    assert result.sum().item() == 2000
+
+
+def test_an_owner_can_follow_a_raw_allocation(size):
+    captured = Captured(size, count=1)
+    state = _C.get_checkpoint_state(0, captured.pool)
+    (address,) = captured.addresses()
+    captured.outputs.clear()
+    restore(state)
+    owner = unowned_tensor(address, size)
+    restore(state, owners=[owner])
+    del owner
+    assert _C.check_pool_live_allocations(0, captured.pool, set())
+
+
+def test_owners_must_match_memory_without_an_owner():
+    captured = Captured(512, count=1)
+    state = _C.get_checkpoint_state(0, captured.pool)
+    (address,) = captured.addresses()
+    with pytest.raises(RuntimeError, match="already has an owner"):
+        restore(state, owners=[unowned_tensor(address, 512)])
+    with pytest.raises(RuntimeError, match="no memory in use"):
+        restore(state, owners=[unowned_tensor(address + 512, 512)])
+
+
+def test_a_restore_frees_before_it_allocates():
+    pool = torch.openreg.graph_pool_handle()
+    small = Captured(MIB // 2, count=4, pool=pool)
+    state = _C.get_checkpoint_state(0, pool)
+    small.outputs.clear()
+    large = Captured(MIB, count=2, pool=pool)
+    torch.openreg.reset_peak_memory_stats()
+    before = torch.openreg.memory_allocated()
+    restore(state, stale=large.outputs)
+    assert torch.openreg.max_memory_allocated() == before
+    for segment in torch.openreg.memory_snapshot(pool):
+        for index, block in enumerate(segment["blocks"]):
+            if block["state"] == "active_allocated":
+                torch.openreg.caching_allocator_delete(segment["address"] + sum(b["size"] for b in segment["blocks"][:index]))
 
 
 def test_released_segments_are_an_error():

@@ -96,6 +96,17 @@ def test_half_precision_accumulates_in_float():
     torch.testing.assert_close(out.cpu().float(), expected, rtol=1e-3, atol=1e-3)
 
 
+def test_constant_channels_without_eps():
+    mean, invstd = torch.batch_norm_stats(torch.ones(4, 3, device="openreg"), 0.0)
+    assert mean.tolist() == [1, 1, 1] and invstd.tolist() == [0, 0, 0]
+
+
+def test_one_count_for_each_process():
+    mean = torch.zeros(2, 3, device="openreg")
+    with pytest.raises(RuntimeError, match="one count for each process"):
+        torch.batch_norm_gather_stats_with_counts(mean, mean, mean, None, None, 0.1, EPS, mean[0, :1])
+
+
 def test_one_dimension_is_an_error():
     with pytest.raises(RuntimeError, match="at least 2 dimensions, but got 1"):
         torch.batch_norm_stats(torch.ones(3, device="openreg"), EPS)

@@ -8,6 +8,20 @@
 #include <unordered_set>
 
 namespace openreg {
+namespace {
+
+bool is_in_use(const PoolCheckpoint& checkpoint, void* ptr) {
+  for (const auto& [address, segment] : checkpoint.segments) {
+    for (const auto& block : segment.blocks) {
+      if (block.ptr == ptr) {
+        return block.in_use;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 void restore_checkpoint(c10::DeviceIndex device, const PoolCheckpoint& checkpoint,
                         const std::vector<c10::StorageImpl*>& stale,
@@ -27,9 +41,19 @@ void restore_checkpoint(c10::DeviceIndex device, const PoolCheckpoint& checkpoin
   for (c10::StorageImpl* storage : owners) {
     TORCH_CHECK(storage->data_ptr().get_context() == nullptr, "the storage at ", storage->data_ptr().get(),
                 " already owns its memory; pass a storage that was constructed from a data pointer");
-    owner_at.emplace(storage->data_ptr().get(), storage);
+    void* ptr = storage->data_ptr().get();
+    TORCH_CHECK(is_in_use(checkpoint, ptr), "the checkpoint has no memory in use at ", ptr,
+                ", the address of a storage that would own it");
+    TORCH_CHECK(stale_ptrs.contains(ptr) || is_raw(ptr) || !pool_of(device).is_in_use(checkpoint.pool, ptr),
+                "the memory at ", ptr, " already has an owner, which is not stale");
+    owner_at.emplace(ptr, storage);
   }
-  const std::vector<Block*> unowned = pool_of(device).restore(checkpoint, stale_ptrs);
+  std::vector<Block*> unowned = pool_of(device).restore(checkpoint, stale_ptrs);
+  for (const auto& [ptr, storage] : owner_at) {
+    if (Block* block = take_raw(ptr)) {
+      unowned.push_back(block);
+    }
+  }
   for (c10::StorageImpl* storage : stale) {
     (void)!storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(&free_block,
                                                                            &c10::detail::deleteNothing);

@@ -29,6 +29,14 @@ void add_raw(Block* block) {
   raw_blocks().add(block->ptr, block);
 }
 
+Block* take_raw(void* ptr) {
+  return raw_blocks().take(ptr);
+}
+
+bool is_raw(void* ptr) {
+  return raw_blocks().find(ptr) != nullptr;
+}
+
 void raw_delete(void* ptr) {
   if (ptr == nullptr) {
     return;
@@ -36,7 +44,7 @@ void raw_delete(void* ptr) {
   if (in_forked_child()) {
     return;
   }
-  Block* block = raw_blocks().take(ptr);
+  Block* block = take_raw(ptr);
   TORCH_CHECK_VALUE(block != nullptr, "invalid device pointer: ", ptr,
                     " was not returned by caching_allocator_alloc, or was deleted already");
   free_block(block);

@@ -16,6 +16,12 @@ OPENREG_EXPORT void* raw_allocate(size_t bytes, c10::Stream stream);
 /// A block in use without an owner becomes a raw allocation.
 void add_raw(Block* block);
 
+/// Removes and returns the block of a raw allocation; NULL if there is none.
+Block* take_raw(void* ptr);
+
+/// Whether it is the pointer of a raw allocation.
+bool is_raw(void* ptr);
+
 /// Throws ValueError if this is not the pointer of a raw allocation, or it was already deleted.
 OPENREG_EXPORT void raw_delete(void* ptr);
 

@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 
 COMMANDS = {
+    "api-report": "torch_openreg.api_report",
     "doctor": "torch_openreg.doctor",
     "ops": "torch_openreg.ops",
     "timeline": "torch_openreg.timeline",

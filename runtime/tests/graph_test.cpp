@@ -511,3 +511,108 @@ TEST(Graph, ExternalEventsOfALaunchAreNotTraced) {
   EXPECT_EQ(launched, 3);
   ASSERT_OK(orTraceUnsubscribe());
 }
+
+TEST_P(GraphUnderSchedule, ALaunchWithEventsIsNotDividedByOtherThreads) {
+  Stream stream;
+  Event event(0, orEventExternal | orEventDisableTiming);
+  Graph graph;
+  int value = 0;
+  int result = 0;
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  ASSERT_OK(launch(stream, [&] { value = 0; }));
+  for (int i = 0; i < 40; ++i) {  // longer than a segment of the queue
+    ASSERT_OK(launch(stream, [&] { ++value; }));
+    ASSERT_OK(orEventRecord(event, stream));
+  }
+  ASSERT_OK(launch(stream, [&] { result = value; }));
+  ASSERT_OK(orStreamEndCapture(stream, &graph));
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) EXPECT_OK(launch(stream, [&] { value += 1000; }));
+  });
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_OK(orGraphLaunch(graph, stream));
+    EXPECT_OK(orEventSynchronize(event));
+    EXPECT_OK(orStreamSynchronize(stream));
+    EXPECT_EQ(result, 40);
+  }
+  stop = true;
+  other.join();
+  ASSERT_OK(orStreamSynchronize(stream));
+}
+
+TEST(Graph, AFailedNodeDropsTheRestOfALaunchWithEvents) {
+  Stream stream;
+  Event event(0, orEventExternal);
+  Graph graph;
+  std::atomic<int> runs{0};
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  ASSERT_OK(launch(stream, [] { return std::string("no"); }));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(orEventRecord(event, stream));
+    ASSERT_OK(launch(stream, [&] { ++runs; }));
+  }
+  ASSERT_OK(orStreamEndCapture(stream, &graph));
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) static_cast<void>(orStreamSynchronize(stream));
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_OK(orGraphLaunch(graph, stream));
+  stop = true;
+  other.join();
+  static_cast<void>(orStreamSynchronize(stream));
+  EXPECT_EQ(runs, 0);
+}
+
+TEST(Event, WaitsAndCapturesOfOneEventMayRace) {
+  Stream captured, waiting;
+  Event event;
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) static_cast<void>(orStreamWaitEvent(waiting, event));  // an error, if the record is captured
+  });
+  for (int i = 0; i < 2000; ++i) {
+    if (orStreamBeginCapture(captured, orCaptureRelaxed) != orSuccess) continue;
+    static_cast<void>(orEventRecord(event, captured));
+    Graph graph;
+    static_cast<void>(orStreamEndCapture(captured, &graph));
+    static_cast<void>(orEventRecord(event, captured));
+  }
+  stop = true;
+  other.join();
+  EXPECT_OK(orStreamSynchronize(captured));
+  orCaptureStatus status = orCaptureNone;
+  EXPECT_OK(orStreamIsCapturing(waiting, &status, nullptr));
+  EXPECT_EQ(status, orCaptureNone);
+  EXPECT_OK(orStreamSynchronize(waiting));
+}
+
+TEST(GraphCapture, AStreamFollowsTheEventsThatItHasJoined) {
+  Stream stream, side;
+  Event fork, before, after;
+  const auto follows = [&](orEvent_t event) {
+    int result = -1;
+    EXPECT_OK(orStreamFollowsEvent(stream, event, &result));
+    return result;
+  };
+  ASSERT_OK(orEventRecord(before, side));
+  EXPECT_EQ(follows(before), 0);  // not captured
+  ASSERT_OK(orStreamBeginCapture(stream, orCaptureGlobal));
+  ASSERT_OK(launch(stream, [] {}));
+  ASSERT_OK(orEventRecord(fork, stream));
+  EXPECT_EQ(follows(fork), 1);
+  ASSERT_OK(orStreamWaitEvent(side, fork));
+  ASSERT_OK(launch(side, [] {}));
+  ASSERT_OK(orEventRecord(before, side));
+  ASSERT_OK(launch(side, [] {}));
+  ASSERT_OK(orEventRecord(after, side));
+  EXPECT_EQ(follows(before), 0);
+  ASSERT_OK(orStreamWaitEvent(stream, before));
+  EXPECT_EQ(follows(before), 1);
+  EXPECT_EQ(follows(after), 0);
+  ASSERT_OK(orStreamWaitEvent(stream, after));
+  EXPECT_EQ(follows(after), 1);
+  Graph graph;
+  ASSERT_OK(orStreamEndCapture(stream, &graph));
+  EXPECT_EQ(follows(after), 0);
+}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from importlib import metadata
 
 import pytest
 
@@ -16,8 +17,10 @@ USE = "import torch; print(torch.ones(3, device='openreg').sum().item(), torch.o
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> pathlib.Path:
     """A virtual environment with torch, its dependencies and the wheel."""
-    wheels = sorted((ROOT / "dist").glob("torch_openreg-*.whl"), key=lambda path: path.stat().st_mtime)
-    assert wheels, "no wheel in dist/: run `make wheel`"
+    minor = ".".join(metadata.version("torch").split(".")[:2])
+    found = (ROOT / "dist").glob(f"torch_openreg-*+torch{minor}-*.whl")
+    wheels = sorted(found, key=lambda path: path.stat().st_mtime)
+    assert wheels, f"no wheel for torch {minor} in dist/: run `make wheel`"
     home = tmp_path_factory.mktemp("elsewhere")
     venv.create(home / "env", with_pip=False, symlinks=True)
     site = next((home / "env" / "lib").glob("python*")) / "site-packages"

@@ -4,11 +4,20 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "stream/capture.h"
+#include "stream/stream.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace openreg {
+
+namespace {
+
+c10::Stream own_stream(const Block* block) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, block->device), block->stream);
+}
+
+}  // namespace
 
 size_t Pool::rounded(size_t bytes) const {
   // Rounding could overflow. The runtime will fail this request with an error message.
@@ -32,7 +41,9 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   Cache& cache = cache_of(stream, home);
   retire_oldest();
   if (C10_UNLIKELY(!deferred_.empty())) {
-    std::erase_if(deferred_, [&](const Waiting& one) { return retire_if_joined(one); });
+    std::erase_if(deferred_, [&](const Waiting& one) {
+      return one.block->stream == stream && retire_if_joined(one);
+    });
   }
   Block* block = C10_LIKELY(caching_) ? take(cache, size) : nullptr;
   if (C10_UNLIKELY(block == nullptr && !(waiting_.empty() && deferred_.empty()))) {
@@ -44,6 +55,7 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   }
   block->requested = bytes;
   block->in_use = true;
+  block->capture = C10_UNLIKELY(any_capture()) ? capture_of(stream_handle(own_stream(block))) : 0;
   if (C10_UNLIKELY(history_.on())) {
     block->context = std::move(context);
   }
@@ -344,7 +356,8 @@ void Pool::retire_oldest() {
 
 void Pool::defer(Block* block) {
   Waiting deferred{block, {}};
-  if (settings_.graph_capture_record_stream_reuse) {
+  if (settings_.graph_capture_record_stream_reuse && block->capture != 0 &&
+      block->capture == capture_of(stream_handle(own_stream(block)))) {
     for (const c10::Stream other : block->used_by) {
       void* event = nullptr;
       if (!try_record_event(&event, other)) {
@@ -360,7 +373,7 @@ void Pool::defer(Block* block) {
 }
 
 bool Pool::retire_if_joined(const Waiting& deferred) {
-  const c10::Stream own(c10::Stream::UNSAFE, c10::Device(kDevice, device_), deferred.block->stream);
+  const c10::Stream own = own_stream(deferred.block);
   if (deferred.events.empty() ||
       !std::ranges::all_of(deferred.events, [&](void* event) { return follows_event(own, event); })) {
     return false;

@@ -27,8 +27,9 @@
 // Note [Memory of captures]
 // While a stream is captured into a graph, freed blocks with record_stream streams are deferred until the
 // capture has ended: an event recorded during the capture would not complete. With the setting
-// graph_capture_record_stream_reuse, a deferred block is free earlier: when its stream has joined the streams
-// that used it, so that the next work of its stream follows theirs in the graph.
+// graph_capture_record_stream_reuse, a deferred block that was allocated in this capture is free earlier: when
+// its stream has joined the streams that used it, so that the next work of its stream follows theirs in the
+// graph. Other blocks may also be used by work outside of the graph.
 //
 // Thread safety: every member function locks the pool's mutex. The mutex is not held while the runtime frees
 // memory, which waits for kernels, which may allocate; nor while a stack trace is captured, which may take
@@ -72,8 +73,12 @@ struct PoolCheckpoint {
     bool in_use;
     bool merged;  // as Block::free
   };
+  struct SegmentState {
+    uint64_t id = 0;
+    std::vector<BlockState> blocks{};  // by address
+  };
   c10::MempoolId_t pool;
-  std::map<void*, std::vector<BlockState>> segments;  // by address; blocks by address
+  std::map<void*, SegmentState> segments;  // by address
 };
 
 /// Called for each allocation that fails, without a lock: the device, the requested bytes, the limit of the
@@ -110,9 +115,12 @@ class OPENREG_EXPORT Pool {
 
   PoolCheckpoint checkpoint(c10::MempoolId_t id);
   /// Restores a checkpoint. `stale`: addresses of blocks in use whose owners will not free them any more.
-  /// Returns the blocks in use that have no owner. Throws, and changes nothing, if a block that would become
-  /// free is in use and not stale, or if a segment of the checkpoint was released.
+  /// Returns the blocks that were not in use, or are stale, and are in use in the checkpoint: they have no owner.
+  /// Throws, and changes nothing, if a block that would become free is in use and not stale, if other streams
+  /// still use a stale block, or if a segment of the checkpoint was released.
   std::vector<Block*> restore(const PoolCheckpoint& checkpoint, const std::unordered_set<void*>& stale);
+  /// Whether a block of the pool at this address is in use.
+  bool is_in_use(c10::MempoolId_t id, void* ptr);
   /// Whether the blocks in use are those at the given addresses.
   bool has_live_allocations(c10::MempoolId_t id, const std::unordered_set<void*>& expected);
 
@@ -172,6 +180,7 @@ class OPENREG_EXPORT Pool {
   struct Segment {
     Block* first;
     size_t size;
+    uint64_t id;  // unique in the pool; a later segment may have the same address
     Context context;
   };
 
@@ -209,6 +218,7 @@ class OPENREG_EXPORT Pool {
   void drop_cached(Cache& cache);
   void restore_segment(Segment& segment, const std::vector<PoolCheckpoint::BlockState>& states,
                        const std::unordered_set<void*>& stale, std::vector<Block*>& unowned);
+  void check_no_other_stream_uses(const Block* block);
 
   // ---- Segments; pool_segments.cpp
 
@@ -245,6 +255,7 @@ class OPENREG_EXPORT Pool {
   bool caching_ = true;
   double fraction_ = 1;
   uint64_t clock_ = 0;  // counts new segments
+  uint64_t last_segment_id_ = 0;
 };
 
 struct PrivatePool {

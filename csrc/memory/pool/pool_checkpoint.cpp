@@ -1,5 +1,6 @@
 // Checkpoints of a private pool; see Note [Checkpoints] in pool.h.
 #include "memory/pool/pool.h"
+#include "stream/stream.h"
 
 #include <algorithm>
 #include <map>
@@ -41,10 +42,23 @@ PoolCheckpoint Pool::checkpoint(c10::MempoolId_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
   PoolCheckpoint checkpoint{id, {}};
   for_each_block(settled_private(id), [&](const Segment& segment, const Block* block) {
-    auto& blocks = checkpoint.segments[segment.first->ptr];
-    blocks.push_back({block->ptr, block->size, block->requested, block->in_use, block->free});
+    auto& state = checkpoint.segments[segment.first->ptr];
+    state.id = segment.id;
+    state.blocks.push_back({block->ptr, block->size, block->requested, block->in_use, block->free});
   });
   return checkpoint;
+}
+
+bool Pool::is_in_use(c10::MempoolId_t id, void* ptr) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const PrivatePool* pool = find_private(id);
+  bool found = false;
+  if (pool != nullptr) {
+    for_each_block(*pool, [&](const Segment&, const Block* block) {
+      found |= block->in_use && block->ptr == ptr;
+    });
+  }
+  return found;
 }
 
 bool Pool::has_live_allocations(c10::MempoolId_t id, const std::unordered_set<void*>& expected) {
@@ -64,24 +78,39 @@ bool Pool::has_live_allocations(c10::MempoolId_t id, const std::unordered_set<vo
 // Throws before it changes anything.
 void Pool::check_restorable(const PrivatePool& pool, const PoolCheckpoint& checkpoint,
                             const std::unordered_set<void*>& stale) {
-  for (const auto& [address, blocks] : checkpoint.segments) {
+  for (const auto& [address, state] : checkpoint.segments) {
     const auto segment = segments_.find(address);
-    TORCH_CHECK(segment != segments_.end() && segment->second.first->home == &pool,
-                "the segment at ", address, " of the checkpoint was released; keep a graph or a MemPool of "
-                "the pool alive while its checkpoints are used");
+    TORCH_CHECK(segment != segments_.end() && segment->second.id == state.id &&
+                    segment->second.first->home == &pool,
+                "the segment at ", address,
+                " of the checkpoint was released; keep a graph or a MemPool of the pool alive while its "
+                "checkpoints are used");
   }
   for_each_block(pool, [&](const Segment& segment, const Block* block) {
-    if (!block->in_use || stale.contains(block->ptr)) {
+    if (!block->in_use) {
+      return;
+    }
+    if (stale.contains(block->ptr)) {
+      check_no_other_stream_uses(block);
       return;
     }
     const auto saved = checkpoint.segments.find(segment.first->ptr);
     const bool kept = saved != checkpoint.segments.end() &&
-                      std::ranges::any_of(saved->second, [&](const PoolCheckpoint::BlockState& state) {
+                      std::ranges::any_of(saved->second.blocks, [&](const auto& state) {
                         return state.in_use && is_same(state, *block);
                       });
-    TORCH_CHECK(kept, "Any stale tensors which are being manually freed must be passed to set checkpoint: the "
-                "memory at ", block->ptr, " is in use, and is free in the checkpoint");
+    TORCH_CHECK(kept,
+                "Any stale tensors which are being manually freed must be passed to set checkpoint: the memory "
+                "at ",
+                block->ptr, " is in use, and is free in the checkpoint");
   });
+}
+
+void Pool::check_no_other_stream_uses(const Block* block) {
+  for (const c10::Stream other : block->used_by) {
+    TORCH_CHECK(query_stream(other), "stream ", other.id(), " may still use the stale memory at ", block->ptr,
+                " (record_stream): synchronize the stream first");
+  }
 }
 
 std::vector<Block*> Pool::restore(const PoolCheckpoint& checkpoint, const std::unordered_set<void*>& stale) {
@@ -96,7 +125,8 @@ std::vector<Block*> Pool::restore(const PoolCheckpoint& checkpoint, const std::u
     if (segment.first->home == &pool) {
       const auto saved = checkpoint.segments.find(address);
       const PoolCheckpoint::BlockState whole{address, segment.size, 0, false, true};
-      restore_segment(segment, saved == checkpoint.segments.end() ? std::vector{whole} : saved->second, stale,
+      restore_segment(segment,
+                      saved == checkpoint.segments.end() ? std::vector{whole} : saved->second.blocks, stale,
                       unowned);
     }
   }
@@ -126,35 +156,11 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
   for (Block* block = segment.first; block != nullptr; block = block->after) {
     old.emplace(block->ptr, block);
   }
-  Block* before = nullptr;
+  std::map<void*, Block*> kept;
   for (const auto& state : states) {
     const auto found = old.find(state.ptr);
-    const bool kept =
-        found != old.end() && found->second->in_use && state.in_use && is_same(state, *found->second);
-    Block* block = nullptr;
-    if (kept) {
-      block = found->second;
-      old.erase(found);
-    } else {
-      block = new Block;
-      block->ptr = state.ptr;
-      block->size = state.size;
-      block->device = device_;
-      block->stream = stream;
-      block->home = home;
-      block->small = small;
-    }
-    block->before = before;
-    block->after = nullptr;
-    (before == nullptr ? segment.first : before->after) = block;
-    before = block;
-    if (state.in_use && (!kept || stale.contains(state.ptr))) {
-      unowned.push_back(block);
-    }
-    if (!kept && state.in_use) {
-      block->requested = state.requested;
-      block->in_use = true;
-      count_allocated(block);
+    if (found != old.end() && found->second->in_use && state.in_use && is_same(state, *found->second)) {
+      kept.insert(old.extract(found));
     }
   }
   for (const auto& [ptr, block] : old) {
@@ -165,17 +171,44 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
     delete block;
   }
   Cache& cache = cache_of(stream, home);
+  Block* before = nullptr;
+  for (const auto& state : states) {
+    const auto found = kept.find(state.ptr);
+    const bool is_new = found == kept.end();
+    Block* block = is_new ? new Block : found->second;
+    block->ptr = state.ptr;
+    block->size = state.size;
+    block->device = device_;
+    block->stream = stream;
+    block->home = home;
+    block->small = small;
+    block->before = before;
+    block->after = nullptr;
+    (before == nullptr ? segment.first : before->after) = block;
+    before = block;
+    if (state.in_use && is_new) {
+      block->requested = state.requested;
+      block->in_use = true;
+      count_allocated(block);
+    }
+    if (state.in_use && (is_new || stale.contains(state.ptr))) {
+      block->used_by.clear();
+      unowned.push_back(block);
+    }
+  }
+  // Not before: is_whole_segment needs the neighbors.
   auto state = states.begin();
   for (Block* block = segment.first; block != nullptr; block = block->after, ++state) {
-    if (!block->in_use) {
-      count_idle(block);
-      if (state->merged) {
-        block->free = true;
-        block->idle_since = clock_;
-        cache.tree(block->small).insert(block);
-      } else {
-        block->next_cached = std::exchange(cache.lists[block->size / kGranularity], block);
-      }
+    if (block->in_use) {
+      continue;
+    }
+    count_idle(block);
+    if (state->merged) {
+      block->free = true;
+      block->idle_since = clock_;
+      cache.tree(block->small).insert(block);
+    } else {
+      block->next_cached = std::exchange(cache.lists[block->size / kGranularity], block);
     }
   }
 }

@@ -44,11 +44,17 @@ bool is_given(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined();
 }
 
+// 0 if the variance and eps are 0.
+at::Tensor inverse_deviation(const at::Tensor& var, double eps) {
+  at::Tensor result = var.add(eps).rsqrt_();
+  return eps == 0 ? result.masked_fill_(var.eq(0), 0) : result;
+}
+
 std::tuple<at::Tensor, at::Tensor> batch_norm_stats(const at::Tensor& input, double eps) {
   check_input("batch_norm_stats", input);
   const auto [var, mean] =
       at::var_mean(input.to(accumulate_type(input)), reduced_dims(input), /*unbiased=*/false);
-  return {mean, var.add(eps).rsqrt_()};
+  return {mean, inverse_deviation(var, eps)};
 }
 
 at::Tensor batch_norm_elemt(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
@@ -76,6 +82,9 @@ std::tuple<at::Tensor, at::Tensor> gather_stats_with_counts(
     const at::Tensor& input, const at::Tensor& mean, const at::Tensor& invstd,
     const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum, double eps,
     const at::Tensor& counts) {
+  TORCH_CHECK(mean.dim() == 2 && mean.sizes() == invstd.sizes() && counts.numel() == mean.size(0),
+              "expected one row of mean and invstd and one count for each process, but got shapes ",
+              mean.sizes(), ", ", invstd.sizes(), " and ", counts.sizes());
   const auto type = accumulate_type(input);
   const at::Tensor all_means = mean.to(type);
   const at::Tensor weights = counts.to(type).view({-1, 1});
@@ -89,7 +98,7 @@ std::tuple<at::Tensor, at::Tensor> gather_stats_with_counts(
   if (is_given(running_var)) {
     running_var->mul_(1 - momentum).add_(global_var.mul(count.div(count.sub(1))), momentum);
   }
-  return {global_mean, global_var.add(eps).rsqrt_()};
+  return {global_mean, inverse_deviation(global_var, eps)};
 }
 
 std::tuple<at::Tensor, at::Tensor> gather_stats(const at::Tensor& input, const at::Tensor& mean,

@@ -6,6 +6,7 @@ outside of graphs.
 """
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,6 +106,12 @@ class graph:
             self._stream_context.__exit__(*exception)
 
 
+def _release_pool(device: int, pool: PoolHandle) -> None:
+    if not _is_in_bad_fork():
+        _C.release_pool(device, pool)
+        _C.empty_pool(device, pool)
+
+
 class MemPool:
     """A private pool of device memory. Memory that is freed returns to the pool and is not used for other allocations.
 
@@ -117,6 +124,8 @@ class MemPool:
         self._id = graph_pool_handle()
         self._device = current_device()
         _C.use_pool(self._device, self._id)
+        weakref.finalize(self, _release_pool, self._device, self._id).atexit = False
+
 
     @property
     def id(self) -> PoolHandle:
@@ -129,11 +138,6 @@ class MemPool:
     def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
         """The segments of the pool with their blocks, as ``memory_snapshot``."""
         return memory_snapshot(self.id, include_traces)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_device") and not _is_in_bad_fork():
-            _C.release_pool(self._device, self._id)
-            _C.empty_pool(self._device, self._id)
 
 
 @contextlib.contextmanager

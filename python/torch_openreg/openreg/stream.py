@@ -95,10 +95,11 @@ class Event(torch.Event):
         event._external = external
         return event
 
-    def _create(self, device: int) -> None:
+    def _create(self, stream: "torch.Stream | None") -> None:
         """Creates an event that the first record cannot create: it would not know these flags."""
         if (self._interprocess or self._external) and not self.event_id:
             _lazy_init()
+            device = _C.current_device() if stream is None else stream.device_index
             _C.make_event(self, device, self._enable_timing, self._interprocess, self._external)
 
     @classmethod
@@ -113,18 +114,18 @@ class Event(torch.Event):
         """A handle with which another process can open this event. Binds an unrecorded event to the current device."""
         if not self._interprocess:
             raise RuntimeError("the event is not an interprocess event; create it with interprocess=True")
-        self._create(_C.current_device())
+        self._create(None)
         return _C.event_ipc_handle(self.event_id)
 
     def record(self, stream: "torch.Stream | None" = None) -> None:
         """Records the event on ``stream``, or on the current stream."""
-        self._create(_C.current_device() if stream is None else stream.device_index)
+        self._create(stream)
         super().record(stream)
 
     def wait(self, stream: "torch.Stream | None" = None) -> None:
         """Makes ``stream``, or the current stream, wait for the event."""
-        if self._external:  # a later record must be of the same event
-            self._create(_C.current_device() if stream is None else stream.device_index)
+        if self._external and (stream or current_stream()).is_capturing():
+            self._create(stream)  # the graph waits for records of this event
         super().wait(stream)
 
     def elapsed_time(self, end_event: torch.Event) -> float:

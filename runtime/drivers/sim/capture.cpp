@@ -40,8 +40,8 @@ void add_to(std::vector<uint32_t>& tails, const std::vector<uint32_t>& more) {
 
 }  // namespace
 
-CapturePoint::CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind)
-    : capture(std::move(in)), tails(std::move(behind)) {}
+CapturePoint::CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind, std::vector<uint32_t> counts)
+    : capture(std::move(in)), tails(std::move(behind)), preceding(std::move(counts)) {}
 CapturePoint::~CapturePoint() = default;
 
 Capture::Capture(orCaptureMode mode, uint64_t id)
@@ -154,29 +154,26 @@ void Capture::abandon(Stream& stream) {
   unregister(*this);
 }
 
-// For each node, whether it is a tail or an ancestor of one.
-std::vector<bool> Capture::ancestors(const std::vector<uint32_t>& tails) const {
-  std::vector<bool> reached(graph_->nodes().size(), false);
-  for (const uint32_t node : tails) reached[node] = true;
-  for (size_t i = reached.size(); i-- > 0;) {
-    if (!reached[i]) continue;
+bool Capture::joined() const {
+  const size_t count = graph_->nodes().size();
+  std::vector<bool> reached(count, false);
+  for (const uint32_t node : members_.front().tails) reached[node] = true;
+  for (size_t i = count; i-- > 0;) {
+    if (!reached[i]) return false;
     for (const uint32_t before : graph_->nodes()[i].after) reached[before] = true;
   }
-  return reached;
-}
-
-bool Capture::joined() const {
-  const std::vector<bool> reached = ancestors(members_.front().tails);
-  return std::find(reached.begin(), reached.end(), false) == reached.end();
+  return true;
 }
 
 bool Capture::follows(const Stream& stream, const CapturePoint& point) {
   std::lock_guard lock(mutex_);
   const Member* member = find(stream);
   if (!member || point.capture.get() != this) return false;
-  const std::vector<bool> reached = ancestors(member->tails);
-  return std::all_of(point.tails.begin(), point.tails.end(),
-                     [&](const uint32_t node) { return reached[node]; });
+  for (size_t i = 0; i < point.preceding.size(); ++i) {
+    const uint32_t known = i < member->preceding.size() ? member->preceding[i] : 0;
+    if (known < point.preceding[i]) return false;
+  }
+  return true;
 }
 
 // ---- Work of a captured stream
@@ -197,8 +194,11 @@ orError_t Capture::add(Stream& stream, Node node, const void* args, size_t args_
   node.stream = stream.id();
   node.after = member->tails;
   member->tails.reserve(1);
+  const auto number = static_cast<size_t>(member - members_.data());
+  if (member->preceding.size() <= number) member->preceding.resize(number + 1);
   const uint32_t index = graph_->add(std::move(node), args, args_size);
   member->tails.assign(1, index);
+  ++member->preceding[number];
   return orSuccess;
 }
 
@@ -210,14 +210,17 @@ orError_t Capture::record(Stream& stream, Event& event) {
   if (event.external()) return add(stream, Node::of_event(orGraphNodeEventRecord, event), nullptr, 0);
   if (event.shared()) return reject("recording an interprocess event");
   std::vector<uint32_t> tails;
+  std::vector<uint32_t> preceding;
   {
     std::lock_guard lock(mutex_);
     if (!invalid_.empty()) return fail_invalid();
     const Member* member = find(stream);
     if (!member) return fail(orErrorCapture, "the capture ended during the call");
     tails = member->tails;
+    preceding = member->preceding;
   }
-  event.set_captured(Ref<CapturePoint>::adopt(new CapturePoint(Ref<Capture>(this), std::move(tails))));
+  event.set_captured(Ref<CapturePoint>::adopt(
+      new CapturePoint(Ref<Capture>(this), std::move(tails), std::move(preceding))));
   return orSuccess;
 }
 
@@ -241,6 +244,10 @@ orError_t Capture::wait(Stream& stream, const CapturePoint& point) {
     member = &members_.back();
   }
   add_to(member->tails, point.tails);
+  if (member->preceding.size() < point.preceding.size()) member->preceding.resize(point.preceding.size());
+  for (size_t i = 0; i < point.preceding.size(); ++i) {
+    member->preceding[i] = std::max(member->preceding[i], point.preceding[i]);
+  }
   return orSuccess;
 }
 

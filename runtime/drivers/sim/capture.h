@@ -33,11 +33,12 @@ class Capture;
 
 /// The position of an event that was recorded in a capture.
 struct CapturePoint : Counted<CapturePoint> {
-  CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind);
+  CapturePoint(Ref<Capture> in, std::vector<uint32_t> behind, std::vector<uint32_t> counts);
   ~CapturePoint();
 
   const Ref<Capture> capture;
   const std::vector<uint32_t> tails;
+  const std::vector<uint32_t> preceding;  // see Capture::Member
 };
 
 class Capture : public Counted<Capture> {
@@ -79,12 +80,13 @@ class Capture : public Counted<Capture> {
   struct Member {
     Ref<Stream> stream;
     std::vector<uint32_t> tails;
+    // For each member, how many of its nodes precede the next node of this one: a vector clock.
+    std::vector<uint32_t> preceding{};
   };
 
   Member* find(const Stream& stream);
   bool touches(int device);
   bool joined() const;
-  std::vector<bool> ancestors(const std::vector<uint32_t>& tails) const;
   void invalidate(const char* message);
   [[nodiscard]] orError_t fail_invalid();
   std::vector<Member> detach();

@@ -168,7 +168,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
   return noexcept_boundary([&]() -> orError_t {
     const Ref<Capture> capture = capture_of(stream);
     if (capture && unwrap(event).external()) return capture->add_event_wait(unwrap(stream), unwrap(event));
-    const Ref<Record> record = unwrap(event).latest();
+    Ref<Record> record = unwrap(event).latest();
     if (!record) return orSuccess;
     if (record->captured) {
       const Ref<Capture>& from = record->captured->capture;
@@ -180,7 +180,7 @@ orError_t stream_wait_event(orDriverStream* stream, orDriverEvent* event) {
       return capture->reject(
           "waiting for an event that was recorded outside of the capture (dependency created on uncaptured "
           "work in another stream)");
-    unwrap(event).submit_wait(unwrap(stream));
+    submit_wait(unwrap(stream), std::move(record));
     return orSuccess;
   });
 }

@@ -91,6 +91,14 @@ void Event::record(Stream& stream) {
     stream.submit_record(latest_);
     return;
   }
+  Ref<Record> before;
+  Ref<Record> record = make_record(stream, before);
+  if (before) submit_wait(stream, std::move(before));
+  stream.submit_record(record);
+  latest_ = std::move(record);
+}
+
+Ref<Record> Event::make_record(Stream& stream, Ref<Record>& before) {
   Ref<Record> record = Ref<Record>::adopt(new Record);
   record->begin(stream, timing_);
   if (shared_) {
@@ -100,24 +108,23 @@ void Event::record(Stream& stream) {
     record->number = shared_->begin_record(earlier);
     // The ring slot of this record may still belong to an earlier record that a stream or thread waits for.
     if (earlier.number != 0 && !shared_->is_done(earlier.number)) {
-      Ref<Record> before = Record::of_other_process(shared_, earlier.number, earlier.process);
-      IpcEventWatcher::get().add(before);
-      stream.submit_wait(std::move(before));
+      before = Record::of_other_process(shared_, earlier.number, earlier.process);
     }
   }
-  stream.submit_record(record);
-  latest_ = std::move(record);
+  return record;
 }
 
-void Event::submit_wait(Stream& stream) {
-  Ref<Record> record = latest();
-  if (!record) return;
+void submit_wait(Stream& stream, Ref<Record> record) {
   if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
   stream.submit_wait(std::move(record));
 }
 
 Ref<Record> Event::latest() {
   std::lock_guard lock(mutex_);
+  return latest_locked();
+}
+
+Ref<Record> Event::latest_locked() {
   if (!shared_) [[likely]]
     return latest_;
   const SharedEvent::Latest latest = shared_->latest();

@@ -65,10 +65,16 @@ class Event : public Counted<Event> {
   void record(Stream& stream);
   /// Sets the latest record to a point of a capture.
   void set_captured(Ref<CapturePoint> point);
+  /// For several records that are submitted together. Between lock() and unlock(): a record for a submission to
+  /// the stream, which becomes the latest with set_latest(). `before`: NULL, or a record that the submission must
+  /// wait for first.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+  Ref<Record> make_record(Stream& stream, Ref<Record>& before);
+  void set_latest(Ref<Record> record) { latest_ = std::move(record); }
+  Ref<Record> latest_locked();
   /// The latest record; empty if there is none, or if it is a finished record of another process.
   Ref<Record> latest();
-  /// Makes the stream wait for the latest record, which is not a point of a capture.
-  void submit_wait(Stream& stream);
   /// Records and waits in a capture become nodes; see Note [Graphs] in openreg.h.
   bool external() const { return external_; }
   SharedEvent* shared() const { return shared_.get(); }
@@ -80,5 +86,8 @@ class Event : public Counted<Event> {
   std::mutex mutex_;  // guards latest_; held during the submission, so that latest_ is the last submitted
   Ref<Record> latest_;
 };
+
+/// Makes the stream wait for a record that is not a point of a capture.
+void submit_wait(Stream& stream, Ref<Record> record);
 
 }  // namespace openreg::sim

@@ -1,11 +1,14 @@
 #include "graph.h"
 
 #include "event.h"
+#include "ipc_event_watcher.h"
+#include "operation.h"
 #include "schedule.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 
@@ -55,45 +58,141 @@ uint32_t Graph::add(Node node, const void* args, size_t args_size) {
   return index;
 }
 
-void Graph::launch(Stream& stream, const orObserver* observers) {
-  const Ref<Graph> self(this);
-  std::lock_guard lock(launch_mutex_);
-  if (last_ && last_.get() != &stream) {
-    const Ref<Record> done = Ref<Record>::adopt(new Record);
-    done->begin(*last_, false);
-    last_->submit_record(done);
-    stream.submit_wait(done);
-  }
-  last_ = Ref<Stream>(&stream);
-  size_t begin = 0;
-  for (const uint32_t index : event_nodes_) {
-    launch_nodes(stream, begin, index, observers);
-    begin = index + 1;
-    if (nodes_[index].kind == orGraphNodeEventRecord) {
-      nodes_[index].event->record(stream);
-    } else {
-      nodes_[index].event->submit_wait(stream);
-    }
-  }
-  launch_nodes(stream, begin, nodes_.size(), observers);
-}
+// Operations that are submitted together. Holds the locks of the events, so that the records of this launch
+// and of other threads become the latest in the order of their submission.
+class Graph::Submission {
+ public:
+  Submission(Graph& graph, Stream& stream, const orObserver* observers);
+  ~Submission();
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
 
-void Graph::launch_nodes(Stream& stream, size_t begin, size_t end, const orObserver* observers) {
-  if (begin == end) return;
-  std::unique_ptr<orObserver[]> copied;
-  if (observers) {
-    copied = std::make_unique<orObserver[]>(end - begin);
-    std::copy(observers + begin, observers + end, copied.get());
-  }
-  retain();
-  const Replay replay = {this, begin, end, copied.get(), 0};
+  [[nodiscard]] uint64_t submit();
+
+ private:
+  struct Part {
+    Operation::Kind kind;
+    Replay replay{};
+    Ref<Record> record{};
+    Event* event = nullptr;  // of a record
+    std::unique_ptr<orObserver[]> observers{};
+  };
+
+  void add_nodes(size_t begin, size_t end, const orObserver* observers);
+  void add_wait(Ref<Record> record);
+  void add_event(const Node& node);
+
+  Graph& graph_;
+  Stream& stream_;
+  std::vector<Event*> locked_;
+  std::vector<Part> parts_;
+};
+
+Graph::Submission::Submission(Graph& graph, Stream& stream, const orObserver* observers)
+    : graph_(graph), stream_(stream) {
+  for (const uint32_t index : graph.event_nodes_) locked_.push_back(graph.nodes_[index].event.get());
+  // One order for all threads.
+  std::sort(locked_.begin(), locked_.end(), std::less<>());
+  locked_.erase(std::unique(locked_.begin(), locked_.end()), locked_.end());
+  parts_.reserve(3 * graph.event_nodes_.size() + 1);
+  for (Event* event : locked_) event->lock();
   try {
-    stream.launch(kKernel, &replay, sizeof(replay), nullptr);
+    size_t begin = 0;
+    for (const uint32_t index : graph.event_nodes_) {
+      add_nodes(begin, index, observers);
+      add_event(graph.nodes_[index]);
+      begin = index + 1;
+    }
+    add_nodes(begin, graph.nodes_.size(), observers);
   } catch (...) {
-    release();
+    for (Event* event : locked_) event->unlock();
     throw;
   }
-  copied.release();
+}
+
+Graph::Submission::~Submission() {
+  for (Event* event : locked_) event->unlock();
+}
+
+void Graph::Submission::add_nodes(size_t begin, size_t end, const orObserver* observers) {
+  if (begin == end) return;
+  Part& part = parts_.emplace_back(Part{Operation::Kind::kKernel});
+  if (observers) {
+    part.observers = std::make_unique<orObserver[]>(end - begin);
+    std::copy(observers + begin, observers + end, part.observers.get());
+  }
+  part.replay = {&graph_, begin, end, part.observers.get(), 0};
+}
+
+void Graph::Submission::add_wait(Ref<Record> record) {
+  // A record of the same stream is already in front of the wait.
+  if (!record || record->done() || record->stream.get() == &stream_) return;
+  if (record->is_of_other_process()) IpcEventWatcher::get().add(record);
+  parts_.emplace_back(Part{Operation::Kind::kWait}).record = std::move(record);
+}
+
+void Graph::Submission::add_event(const Node& node) {
+  if (node.kind == orGraphNodeEventWait) {
+    const bool recorded_here = std::any_of(parts_.begin(), parts_.end(),
+                                           [&](const Part& part) { return part.event == node.event.get(); });
+    if (!recorded_here) add_wait(node.event->latest_locked());
+    return;
+  }
+  Ref<Record> before;
+  Ref<Record> record = node.event->make_record(stream_, before);
+  add_wait(std::move(before));
+  Part& part = parts_.emplace_back(Part{Operation::Kind::kRecord});
+  part.record = std::move(record);
+  part.event = node.event.get();
+}
+
+uint64_t Graph::Submission::submit() {
+  if (parts_.empty()) return 0;
+  const auto for_each_kernel = [&](auto function) {
+    for (Part& part : parts_) {
+      if (part.kind == Operation::Kind::kKernel) function(part);
+    }
+  };
+  for_each_kernel([&](Part&) { graph_.retain(); });
+  uint64_t ticket = 0;
+  try {
+    ticket = stream_.submit_together(parts_.size(), [&](uint64_t i, Operation& operation) {
+      const Part& part = parts_[i];
+      if (part.kind == Operation::Kind::kKernel) {
+        operation.set_kernel(kKernel, &part.replay, sizeof(part.replay), nullptr);
+      } else {
+        operation.set_record(part.kind, part.record);
+      }
+    });
+  } catch (...) {
+    for_each_kernel([&](Part&) { graph_.release(); });
+    throw;
+  }
+  // The queue owns the observers now.
+  for_each_kernel([](Part& part) { static_cast<void>(part.observers.release()); });
+  for (Part& part : parts_) {
+    if (part.event) part.event->set_latest(std::move(part.record));
+  }
+  return ticket;
+}
+
+void Graph::launch(Stream& stream, const orObserver* observers) {
+  if (nodes_.empty()) return;
+  const Ref<Graph> self(this);
+  uint64_t ticket = 0;
+  {
+    std::lock_guard lock(launch_mutex_);
+    if (last_ && last_.get() != &stream) {
+      const Ref<Record> done = Ref<Record>::adopt(new Record);
+      done->begin(*last_, false);
+      last_->submit_record(done);
+      stream.submit_wait(done);
+    }
+    last_ = Ref<Stream>(&stream);
+    Submission submission(*this, stream, observers);
+    ticket = submission.submit();
+  }
+  if (ticket) stream.finish_submission(ticket);  // under the blocking schedule it runs the kernels
 }
 
 orError_t Graph::run_replay(void* args, char* why, size_t why_size) {

@@ -3,7 +3,7 @@
 // Note [Running a graph]
 // Nodes are in submission order, which is a valid execution order: a node depends only on earlier nodes. A
 // launch is one operation of one stream that runs all nodes in sequence; records and waits of external events
-// divide it into several operations. Kernels may write to the arguments
+// divide it into several operations, which are submitted together. Kernels may write to the arguments
 // of their nodes, so launches of the same graph never overlap: a launch first waits for the stream of the
 // previous launch if that is a different stream.
 //
@@ -53,14 +53,14 @@ class Graph : public Counted<Graph> {
 
  private:
   struct Replay;
-  void launch_nodes(Stream& stream, size_t begin, size_t end, const orObserver* observers);
+  class Submission;
   static orError_t run_replay(void* args, char* why, size_t why_size);
   static void release_replay(void* args);
   static const orKernel kKernel;
 
   std::vector<Node> nodes_;
   std::vector<uint32_t> event_nodes_;  // indices of records and waits
-  std::mutex launch_mutex_;            // guards last_; a stream's locks are taken under it
+  std::mutex launch_mutex_;            // guards last_; the locks of events and streams are taken under it
   Ref<Stream> last_;                   // stream of the last launch
 };
 

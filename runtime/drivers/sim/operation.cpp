@@ -40,22 +40,27 @@ OperationQueue::~OperationQueue() {
   delete spare_.load();
 }
 
-Operation& OperationQueue::back() {
-  const uint64_t position = published_.load(std::memory_order_relaxed);
-  if (!tail_) {
-    head_ = tail_ = new Segment;
-  } else if (position == tail_begin_ + kSegmentSize) {
-    Segment* segment = spare_.exchange(nullptr);
-    if (!segment) segment = new Segment;
-    tail_->next = segment;
-    tail_ = segment;
-    tail_begin_ = position;
+Operation& OperationQueue::back(uint64_t ahead) {
+  if (!tail_) head_ = tail_ = new Segment;
+  const uint64_t position = published_.load(std::memory_order_relaxed) + ahead;
+  Segment* segment = tail_;
+  uint64_t begin = tail_begin_;
+  for (; position >= begin + kSegmentSize; begin += kSegmentSize) {
+    if (!segment->next) {
+      segment->next = spare_.exchange(nullptr);
+      if (!segment->next) segment->next = new Segment;
+    }
+    segment = segment->next;
   }
-  return tail_->operations[position - tail_begin_];
+  return segment->operations[position - begin];
 }
 
-void OperationQueue::publish() {
-  published_.fetch_add(1);
+// The consumer releases a segment only after an operation of the next one is published; then this thread does
+// not use it any more.
+void OperationQueue::publish(uint64_t count) {
+  const uint64_t last = published_.load(std::memory_order_relaxed) + count - 1;
+  for (; last >= tail_begin_ + kSegmentSize; tail_begin_ += kSegmentSize) tail_ = tail_->next;
+  published_.fetch_add(count);
 }
 
 Operation* OperationQueue::front() {

@@ -44,9 +44,9 @@ class OperationQueue {
   OperationQueue() = default;
   ~OperationQueue();
 
-  /// Producer: the slot of the next operation. publish() adds it to the queue.
-  Operation& back();
-  void publish();
+  /// Producer: the slot of the next operation, or of one after it. publish() adds them to the queue.
+  Operation& back(uint64_t ahead = 0);
+  void publish(uint64_t count = 1);
 
   /// Consumer: returns NULL if the queue is empty.
   Operation* front();

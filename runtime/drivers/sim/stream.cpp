@@ -63,17 +63,7 @@ bool Stream::inside_kernel() {
 
 template <typename Fill>
 uint64_t Stream::submit(Fill&& fill) {
-  std::lock_guard lock(submit_mutex_);
-  Operation& operation = queue_.back();
-  fill(operation);
-  // A turn draws no delay: whether run() queues a turn depends on timing, and the draws must not.
-  operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
-  // Incremented before publish(), so that completed_ is never greater than submitted_.
-  operation.ticket = submitted_.fetch_add(1) + 1;
-  if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
-  const uint64_t ticket = operation.ticket;
-  queue_.publish();
-  return ticket;
+  return submit_together(1, [&](uint64_t, Operation& operation) { fill(operation); });
 }
 
 void Stream::schedule() {

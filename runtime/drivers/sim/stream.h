@@ -60,6 +60,11 @@ class Stream : public Counted<Stream> {
   [[nodiscard]] orError_t run(const orKernel& kernel, void* args, const orObserver* observer);
   void submit_record(const Ref<Record>& record);
   void submit_wait(Ref<Record> record);
+  /// Submits operations that stay together: no other operation comes between them. `fill(i, operation)` sets the
+  /// i-th. Call finish_submission with the result, without a lock that a kernel could take.
+  template <typename Fill>
+  [[nodiscard]] uint64_t submit_together(uint64_t count, Fill&& fill);
+  void finish_submission(uint64_t ticket);
 
   // ---- Synchronization.
   uint64_t submitted() const { return submitted_.load(); }
@@ -116,7 +121,6 @@ class Stream : public Counted<Stream> {
 
   template <typename Fill>
   uint64_t submit(Fill&& fill);
-  void finish_submission(uint64_t ticket);
   void schedule();
 
   bool try_claim();
@@ -175,6 +179,29 @@ class Stream : public Counted<Stream> {
   uint64_t wake_count_ = 0;
   std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that a thread sleeps for
 };
+
+template <typename Fill>
+uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
+  std::lock_guard lock(submit_mutex_);
+  uint64_t filled = 0;
+  try {
+    for (; filled < count; ++filled) fill(filled, queue_.back(filled));
+  } catch (...) {
+    while (filled-- > 0) queue_.back(filled).clear();
+    throw;
+  }
+  uint64_t ticket = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Operation& operation = queue_.back(i);
+    // A turn draws no delay: whether run() queues a turn depends on timing, and the draws must not.
+    operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
+    // Incremented before publish(), so that completed_ is never greater than submitted_.
+    operation.ticket = ticket = submitted_.fetch_add(1) + 1;
+    if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = ticket;
+  }
+  queue_.publish(count);
+  return ticket;
+}
 
 /// Runs a kernel. Sets `why` also if the kernel throws or fails without a message. `why` is empty on entry.
 [[nodiscard]] orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size);

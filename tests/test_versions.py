@@ -1,0 +1,21 @@
+"""`make test-versions`: the table of torch versions."""
+
+import versions
+
+
+def test_counts_of_all_summaries_are_added():
+    output = (
+        "....\n1 failed, 20 passed, 3 skipped, 2 warnings in 4.50s (0:00:04)\n"
+        "5 passed, 100 deselected in 1.00s\n== 2 errors in 0.10s ==\n20 passed of something else\n"
+    )
+    assert versions.outcome_counts(output) == {"passed": 25, "failed": 3, "skipped": 3}
+
+
+def test_table():
+    counts = {"passed": 2, "failed": 0, "skipped": 1}
+    good = versions.Result("2.13.0", True, counts, True)
+    bad = versions.Result("2.14.0", False, dict.fromkeys(versions.OUTCOMES, 0), False)
+    assert good.good and not bad.good
+    assert not versions.Result("2.13.0", True, counts, finished=False).good
+    lines = versions.table([good, bad]).splitlines()
+    assert lines[2] == "| 2.13.0 | yes | 2 | 0 | 1 |" and lines[3] == "| 2.14.0 | no | 0 | 0 | 0 |"
