@@ -8,6 +8,13 @@ from torch_openreg import _C
 RULES = _C.op_rule_matches()
 
 
+def release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+TORCH = release(torch.__version__)
+
+
 def test_table_has_rules():
     assert len(RULES) > 300
 
@@ -16,6 +23,10 @@ def test_table_has_rules():
     ("pattern", "reason", "version", "matches"), RULES, ids=lambda value: str(value)[:40]
 )
 def test_rule_matches_an_operator_and_has_a_reason(pattern: str, reason: str, version: str, matches: int):
+    if version.startswith("before "):
+        if TORCH >= release(version.removeprefix("before ")):
+            pytest.skip(f"for torch {version}")
+        version = version.removeprefix("before ")
     assert matches > 0, f"no operator of torch {torch.__version__} matches {pattern}: remove the rule"
     assert len(reason) > 15
-    assert [int(part) for part in version.split(".")]
+    assert release(version) >= (2, 11)

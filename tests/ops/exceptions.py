@@ -1,5 +1,9 @@
 """Operators that are compared only in part or not at all, with the reasons."""
 
+import torch
+
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
 # Random numbers come from the device's generator, so only shapes and dtypes are compared; tests/test_random.py tests
 # the numbers. The factories at the end return uninitialized memory.
 RANDOM = {
@@ -56,6 +60,13 @@ REJECTED_BY_THE_CPU = {
 # Not implemented: operator -> reason. An operator that works must be removed.
 MISSING: dict[str, str] = {}
 
+# Dtypes that CUDA supports in this version of torch, and other devices do not: prefix of an operator -> dtypes.
+# Functions outside of the kernels check the type of the device.
+ONLY_ON_CUDA = {
+    **({"fft_": ("torch.bfloat16",), "stft": ("torch.bfloat16",)} if TORCH >= (2, 14) else {}),
+    **({"sparse_sampled_addmm": ("torch.float16", "torch.bfloat16")} if TORCH >= (2, 14) else {}),
+}
+
 # Operators that only exist for CUDA's kernels.
 ELSEWHERE = {"torch_ops_aten__flash_attention_forward", "torch_ops_aten__efficient_attention_forward"}
 
@@ -85,7 +96,7 @@ NOT_CAPTURED = {
         "_local_scalar_dense",
     ),
     **dict.fromkeys(["argwhere", "nonzero"], "nonzero"),
-    **dict.fromkeys(["combinations", "masked_select"], "masked_select"),
+    **dict.fromkeys(["masked_select", *(["combinations"] if TORCH < (2, 14) else [])], "masked_select"),
     **dict.fromkeys(["corrcoef", "cov", "equal"], "equal"),
     **dict.fromkeys(["linalg_lstsq", "linalg_lstsq_grad_oriented"], "linalg_lstsq.out"),
     **dict.fromkeys(["sparse_mm_reduce", "sparse_sampled_addmm"], "clone"),
@@ -142,6 +153,9 @@ OTHER_STRIDES = {
 
 # Not compared in tests/ops/test_variants.py, with the reasons.
 OTHER_VARIANTS = {
+    "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu": (
+        "the CPU kernel reads other memory if the last dimension is not contiguous"
+    ),
     "addr": "the CPU rejects a 0-dim tensor in place, and accepts it as an output",
     "normal": "the CPU rejects an empty output",
     "normal_number_mean": "the CPU rejects an empty output",

@@ -69,4 +69,4 @@ def compare(name: str) -> bool:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_captured_operators(chunk: int) -> None:
     names = NAMES[chunk::CHUNKS]
-    assert sum(map(compare, names)) > 0.9 * len(names)
+    assert sum(map(compare, names)) > 0.8 * len(names)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from agreement import DTYPES, OPERATORS, is_due, move_value
-from exceptions import ELSEWHERE, REFUSED_LATE
+from exceptions import ELSEWHERE, ONLY_ON_CUDA, REFUSED_LATE
 from torch.utils._pytree import tree_leaves, tree_map
 
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
@@ -34,6 +34,7 @@ BEYOND = [
     for name, op in OPERATORS.items()
     for dtype in (*DTYPES, torch.complex32)
     if name not in ELSEWHERE and dtype in op.supported_dtypes("cuda") - op.supported_dtypes("cpu")
+    if not any(name.startswith(prefix) and str(dtype) in dtypes for prefix, dtypes in ONLY_ON_CUDA.items())
 ]
 
 

@@ -52,7 +52,13 @@ bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack) {
       return true;
     }
     for (size_t k = 0; k < traits.arguments; ++k) {
-      if (k != i && rejects_overlap(traits, written, stack[begin + k])) {
+      if (k == i) {
+        continue;
+      }
+      const c10::IValue& other = stack[begin + k];
+      const bool is_output = traits.written[k] && other.isTensor() && is_dense_on_device(other.toTensor());
+      if (rejects_overlap(traits, written, other) ||
+          (is_output && overlap_status(written, other.toTensor()) == at::MemOverlapStatus::Full)) {
         return true;
       }
     }

@@ -8,8 +8,8 @@
 
 namespace openreg {
 
-/// Whether a tensor that the call writes overlaps itself or partly overlaps another argument, or fully
-/// overlaps one where the operator rejects that (kRejectsOverlap).
+/// Whether a tensor that the call writes overlaps itself, another tensor that it writes, or a part of another
+/// argument, or fully overlaps an argument where the operator rejects that (kRejectsOverlap).
 bool writes_overlap(const OpTraits& traits, const torch::jit::Stack& stack);
 
 }  // namespace openreg

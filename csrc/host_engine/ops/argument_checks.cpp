@@ -124,9 +124,13 @@ bool checks::bucketize(const IValue* arguments) {
 bool checks::nll_loss2d(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& target = arguments[1].toTensor();
-  return self.dim() != 4 || target.dim() != 3 || target.size(0) != self.size(0) ||
-         target.sizes().slice(1) != self.sizes().slice(2) ||
-         (is_defined(arguments[2]) && arguments[2].toTensor().numel() != self.size(1));
+  if (self.dim() != 4 || target.dim() != 3 || target.size(0) != self.size(0) ||
+      target.sizes().slice(1) != self.sizes().slice(2)) {
+    return true;
+  }
+  const IValue& weight = arguments[2];
+  return is_defined(weight) && (weight.toTensor().numel() != self.size(1) ||
+                                weight.toTensor().scalar_type() != self.scalar_type());
 }
 
 bool checks::grid_sampler(const IValue* arguments) {
@@ -153,7 +157,17 @@ bool checks::masked_fill(const IValue* arguments) {
 }
 
 bool checks::embedding_renorm(const IValue* arguments) {
-  return arguments[0].toTensor().dim() != 2;
+  const at::ScalarType indices = arguments[1].toTensor().scalar_type();
+  return arguments[0].toTensor().dim() != 2 || (indices != at::kLong && indices != at::kInt);
+}
+
+// Its kernel then returns the first argument in its own shape.
+bool checks::addmv(const IValue* arguments) {
+  return arguments[1].toTensor().numel() == 0;
+}
+
+bool checks::bmm(const IValue* arguments) {
+  return arguments[0].toTensor().scalar_type() != arguments[1].toTensor().scalar_type();
 }
 
 bool checks::convolution(const IValue* arguments) {

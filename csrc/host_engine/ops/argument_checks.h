@@ -15,7 +15,9 @@ using ArgumentCheck = bool (*)(const c10::IValue* arguments);
 namespace checks {
 
 bool addmm(const c10::IValue* arguments);
+bool addmv(const c10::IValue* arguments);
 bool assert_async(const c10::IValue* arguments);
+bool bmm(const c10::IValue* arguments);
 bool bucketize(const c10::IValue* arguments);
 bool convolution(const c10::IValue* arguments);
 bool dimension_is_empty(const c10::IValue* arguments);

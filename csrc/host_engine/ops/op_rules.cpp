@@ -125,7 +125,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "~median", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
     {.pattern = "~masked", .flag = kRejectsOverlap, .reason = kReadsAfterWrite, .torch = kTorch},
 
-    {.pattern = "aten::cholesky.", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
+    {.pattern = "aten::cholesky.", .flag = kChecksStatus, .reason = kStatus, .torch = "before 2.14"},
     {.pattern = "~eig", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~svd", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
     {.pattern = "~lstsq", .flag = kChecksStatus, .reason = kStatus, .torch = kTorch},
@@ -322,6 +322,9 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::convolution.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
     {.pattern = "aten::_convolution", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
     {.pattern = "aten::_convolution.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::convolution},
+    {.pattern = "aten::addmv", .flag = kChecked, .reason = kWrongMeta, .torch = kTorch, .check = checks::addmv},
+    {.pattern = "aten::bmm", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::bmm},
+    {.pattern = "aten::bmm.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::bmm},
     {.pattern = "aten::addmm", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
     {.pattern = "aten::addmm.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
     {.pattern = "aten::addmm_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::addmm},
