@@ -106,7 +106,9 @@ def test_names_of_torch_that_a_package_uses(tmp_path):
         "import torch\nfrom torch.utils import data\n"
         "def f(x):\n    return torch.ops.aten.add(x, torch._C._get_default_device())\n"
     )
-    assert {"torch.utils.data", "torch.ops.aten.add", "torch._C._get_default_device"} <= collect.used_names(tmp_path)
+    assert {"torch.utils.data", "torch.ops.aten.add", "torch._C._get_default_device"} <= collect.used_names(
+        tmp_path
+    )
     assert collect.exists("torch.utils.data") and not collect.exists("torch.utils.no_such_name")
 
 
@@ -124,7 +126,9 @@ def test_the_installed_torch_is_collected(tmp_path):
     result = json.loads(done.stdout)
     assert set(result["interfaces"]) == set(collect.INTERFACES)
     guard = result["interfaces"]["Device guard"]
-    assert guard["DeviceGuardImplInterface::exchangeDevice(Device)"] == "Device exchangeDevice(Device) const = 0"
+    assert (
+        guard["DeviceGuardImplInterface::exchangeDevice(Device)"] == "Device exchangeDevice(Device) const = 0"
+    )
     assert all(functions for name, functions in result["interfaces"].items() if name != "Graph")
     assert "PrivateUse1" in result["dispatch_keys"] and result["operators"]["aten::add.Tensor"]["meta"]
     missing = [name for name, exists in result["used"].items() if not exists and "torch.ops." not in name]
@@ -133,7 +137,7 @@ def test_the_installed_torch_is_collected(tmp_path):
 
 def test_an_unknown_version_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LookupError, match="make build TORCH=9.9.9"):
+    with pytest.raises(LookupError, match=r"make build TORCH=9\.9\.9"):
         interpreter("9.9.9")
 
     class Arguments:

@@ -205,7 +205,9 @@ def test_a_restore_frees_before_it_allocates():
     for segment in torch.openreg.memory_snapshot(pool):
         for index, block in enumerate(segment["blocks"]):
             if block["state"] == "active_allocated":
-                torch.openreg.caching_allocator_delete(segment["address"] + sum(b["size"] for b in segment["blocks"][:index]))
+                torch.openreg.caching_allocator_delete(
+                    segment["address"] + sum(b["size"] for b in segment["blocks"][:index])
+                )
 
 
 def test_released_segments_are_an_error():

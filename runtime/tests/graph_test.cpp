@@ -569,7 +569,8 @@ TEST(Event, WaitsAndCapturesOfOneEventMayRace) {
   Event event;
   std::atomic<bool> stop{false};
   std::thread other([&] {
-    while (!stop) static_cast<void>(orStreamWaitEvent(waiting, event));  // an error, if the record is captured
+    while (!stop)
+      static_cast<void>(orStreamWaitEvent(waiting, event));  // an error, if the record is captured
   });
   for (int i = 0; i < 2000; ++i) {
     if (orStreamBeginCapture(captured, orCaptureRelaxed) != orSuccess) continue;

@@ -19,7 +19,9 @@ PROJECT = Path(__file__).parent.parent.parent / "CMakeLists.txt"
 
 def dynamic_metadata(field: str, settings: Mapping[str, object] | None = None) -> str:
     if field != "version" or settings:
-        raise ValueError(f"{__name__} provides only the version, without settings; got {field!r}, {settings!r}")
+        raise ValueError(
+            f"{__name__} provides only the version, without settings; got {field!r}, {settings!r}"
+        )
     found = re.search(r"^project\(\w+ VERSION (\S+)", PROJECT.read_text(), re.MULTILINE)
     if found is None:
         raise ValueError(f"{PROJECT} has no project version")

@@ -129,8 +129,8 @@ bool checks::nll_loss2d(const IValue* arguments) {
     return true;
   }
   const IValue& weight = arguments[2];
-  return is_defined(weight) && (weight.toTensor().numel() != self.size(1) ||
-                                weight.toTensor().scalar_type() != self.scalar_type());
+  return is_defined(weight) &&
+         (weight.toTensor().numel() != self.size(1) || weight.toTensor().scalar_type() != self.scalar_type());
 }
 
 bool checks::grid_sampler(const IValue* arguments) {

@@ -41,9 +41,8 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   Cache& cache = cache_of(stream, home);
   retire_oldest();
   if (C10_UNLIKELY(!deferred_.empty())) {
-    std::erase_if(deferred_, [&](const Waiting& one) {
-      return one.block->stream == stream && retire_if_joined(one);
-    });
+    std::erase_if(deferred_,
+                  [&](const Waiting& one) { return one.block->stream == stream && retire_if_joined(one); });
   }
   Block* block = C10_LIKELY(caching_) ? take(cache, size) : nullptr;
   if (C10_UNLIKELY(block == nullptr && !(waiting_.empty() && deferred_.empty()))) {

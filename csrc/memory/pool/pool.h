@@ -27,9 +27,9 @@
 // Note [Memory of captures]
 // While a stream is captured into a graph, freed blocks with record_stream streams are deferred until the
 // capture has ended: an event recorded during the capture would not complete. With the setting
-// graph_capture_record_stream_reuse, a deferred block that was allocated in this capture is free earlier: when
-// its stream has joined the streams that used it, so that the next work of its stream follows theirs in the
-// graph. Other blocks may also be used by work outside of the graph.
+// graph_capture_record_stream_reuse, a deferred block that was allocated in this capture is free earlier:
+// when its stream has joined the streams that used it, so that the next work of its stream follows theirs in
+// the graph. Other blocks may also be used by work outside of the graph.
 //
 // Thread safety: every member function locks the pool's mutex. The mutex is not held while the runtime frees
 // memory, which waits for kernels, which may allocate; nor while a stack trace is captured, which may take
@@ -115,9 +115,9 @@ class OPENREG_EXPORT Pool {
 
   PoolCheckpoint checkpoint(c10::MempoolId_t id);
   /// Restores a checkpoint. `stale`: addresses of blocks in use whose owners will not free them any more.
-  /// Returns the blocks that were not in use, or are stale, and are in use in the checkpoint: they have no owner.
-  /// Throws, and changes nothing, if a block that would become free is in use and not stale, if other streams
-  /// still use a stale block, or if a segment of the checkpoint was released.
+  /// Returns the blocks that were not in use, or are stale, and are in use in the checkpoint: they have no
+  /// owner. Throws, and changes nothing, if a block that would become free is in use and not stale, if other
+  /// streams still use a stale block, or if a segment of the checkpoint was released.
   std::vector<Block*> restore(const PoolCheckpoint& checkpoint, const std::unordered_set<void*>& stale);
   /// Whether a block of the pool at this address is in use.
   bool is_in_use(c10::MempoolId_t id, void* ptr);

@@ -54,9 +54,8 @@ bool Pool::is_in_use(c10::MempoolId_t id, void* ptr) {
   const PrivatePool* pool = find_private(id);
   bool found = false;
   if (pool != nullptr) {
-    for_each_block(*pool, [&](const Segment&, const Block* block) {
-      found |= block->in_use && block->ptr == ptr;
-    });
+    for_each_block(*pool,
+                   [&](const Segment&, const Block* block) { found |= block->in_use && block->ptr == ptr; });
   }
   return found;
 }
@@ -80,11 +79,11 @@ void Pool::check_restorable(const PrivatePool& pool, const PoolCheckpoint& check
                             const std::unordered_set<void*>& stale) {
   for (const auto& [address, state] : checkpoint.segments) {
     const auto segment = segments_.find(address);
-    TORCH_CHECK(segment != segments_.end() && segment->second.id == state.id &&
-                    segment->second.first->home == &pool,
-                "the segment at ", address,
-                " of the checkpoint was released; keep a graph or a MemPool of the pool alive while its "
-                "checkpoints are used");
+    TORCH_CHECK(
+        segment != segments_.end() && segment->second.id == state.id && segment->second.first->home == &pool,
+        "the segment at ", address,
+        " of the checkpoint was released; keep a graph or a MemPool of the pool alive while its "
+        "checkpoints are used");
   }
   for_each_block(pool, [&](const Segment& segment, const Block* block) {
     if (!block->in_use) {
@@ -99,10 +98,11 @@ void Pool::check_restorable(const PrivatePool& pool, const PoolCheckpoint& check
                       std::ranges::any_of(saved->second.blocks, [&](const auto& state) {
                         return state.in_use && is_same(state, *block);
                       });
-    TORCH_CHECK(kept,
-                "Any stale tensors which are being manually freed must be passed to set checkpoint: the memory "
-                "at ",
-                block->ptr, " is in use, and is free in the checkpoint");
+    TORCH_CHECK(
+        kept,
+        "Any stale tensors which are being manually freed must be passed to set checkpoint: the memory "
+        "at ",
+        block->ptr, " is in use, and is free in the checkpoint");
   });
 }
 
@@ -125,9 +125,8 @@ std::vector<Block*> Pool::restore(const PoolCheckpoint& checkpoint, const std::u
     if (segment.first->home == &pool) {
       const auto saved = checkpoint.segments.find(address);
       const PoolCheckpoint::BlockState whole{address, segment.size, 0, false, true};
-      restore_segment(segment,
-                      saved == checkpoint.segments.end() ? std::vector{whole} : saved->second.blocks, stale,
-                      unowned);
+      restore_segment(segment, saved == checkpoint.segments.end() ? std::vector{whole} : saved->second.blocks,
+                      stale, unowned);
     }
   }
   return unowned;

@@ -123,7 +123,8 @@ void Pool::track_segment(Block* block, const Context& context) {
     add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
   }
   // RecordContext::STATE keeps only the stacks of memory in use.
-  segments_.emplace(block->ptr, Segment{block, block->size, ++last_segment_id_, history_.keeps_stacks() ? context : nullptr});
+  segments_.emplace(block->ptr, Segment{block, block->size, ++last_segment_id_,
+                                        history_.keeps_stacks() ? context : nullptr});
   history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
                 context, id_of(block->home));
 }

@@ -21,7 +21,8 @@ c10::ScalarType accumulate_type(const at::Tensor& input) {
 }
 
 void check_input(const char* name, const at::Tensor& input) {
-  TORCH_CHECK(input.dim() >= 2, name, ": expected an input with at least 2 dimensions, but got ", input.dim());
+  TORCH_CHECK(input.dim() >= 2, name, ": expected an input with at least 2 dimensions, but got ",
+              input.dim());
 }
 
 // All dimensions but the channel.
@@ -78,10 +79,12 @@ at::Tensor& batch_norm_elemt_out(const at::Tensor& input, const OptionalTensor& 
 }
 
 // mean and invstd have one row for each process.
-std::tuple<at::Tensor, at::Tensor> gather_stats_with_counts(
-    const at::Tensor& input, const at::Tensor& mean, const at::Tensor& invstd,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum, double eps,
-    const at::Tensor& counts) {
+std::tuple<at::Tensor, at::Tensor> gather_stats_with_counts(const at::Tensor& input, const at::Tensor& mean,
+                                                            const at::Tensor& invstd,
+                                                            const OptionalTensor& running_mean,
+                                                            const OptionalTensor& running_var,
+                                                            double momentum, double eps,
+                                                            const at::Tensor& counts) {
   TORCH_CHECK(mean.dim() == 2 && mean.sizes() == invstd.sizes() && counts.numel() == mean.size(0),
               "expected one row of mean and invstd and one count for each process, but got shapes ",
               mean.sizes(), ", ", invstd.sizes(), " and ", counts.sizes());
@@ -103,8 +106,8 @@ std::tuple<at::Tensor, at::Tensor> gather_stats_with_counts(
 
 std::tuple<at::Tensor, at::Tensor> gather_stats(const at::Tensor& input, const at::Tensor& mean,
                                                 const at::Tensor& invstd, const OptionalTensor& running_mean,
-                                                const OptionalTensor& running_var, double momentum, double eps,
-                                                int64_t count) {
+                                                const OptionalTensor& running_var, double momentum,
+                                                double eps, int64_t count) {
   const at::Tensor counts = at::empty({mean.size(0)}, mean.options()).fill_(count);
   return gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps, counts);
 }

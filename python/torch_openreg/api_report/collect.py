@@ -53,7 +53,9 @@ def declaration(text: str, start: int) -> str:
     for position in range(start, len(text)):
         character = text[position]
         depth += (character in "([") - (character in ")]")
-        if depth == 0 and (character in ";{" or (character == ":" and text[position - 1 : position + 2].count(":") == 1)):
+        if depth == 0 and (
+            character in ";{" or (character == ":" and text[position - 1 : position + 2].count(":") == 1)
+        ):
             return " ".join(text[start:position].split())
     return ""
 
@@ -101,7 +103,9 @@ def virtual_functions(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     scopes: list[tuple[str, int]] = []  # classes that contain the position, with the depth of their braces
     depth = 0
-    token = re.compile(r"\b(?:class|struct)\s+(?:\w+\s+)*?(\w+)\s*(?:final\s*)?(?::[^;{]*)?\{|[{}]|\bvirtual\b")
+    token = re.compile(
+        r"\b(?:class|struct)\s+(?:\w+\s+)*?(\w+)\s*(?:final\s*)?(?::[^;{]*)?\{|[{}]|\bvirtual\b"
+    )
     for match in token.finditer(text):
         if match.group(1):
             depth += 1
@@ -160,7 +164,11 @@ def used_names(package: Path) -> set[str]:
     used: set[str] = set()
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "torch":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and not node.level
+                and (node.module or "").split(".")[0] == "torch"
+            ):
                 used |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Attribute) and (name := dotted_name(node)).startswith("torch."):
                 used.add(name)

@@ -126,7 +126,6 @@ class MemPool:
         _C.use_pool(self._device, self._id)
         weakref.finalize(self, _release_pool, self._device, self._id).atexit = False
 
-
     @property
     def id(self) -> PoolHandle:
         return self._id

@@ -219,8 +219,8 @@ orError_t Capture::record(Stream& stream, Event& event) {
     tails = member->tails;
     preceding = member->preceding;
   }
-  event.set_captured(Ref<CapturePoint>::adopt(
-      new CapturePoint(Ref<Capture>(this), std::move(tails), std::move(preceding))));
+  event.set_captured(
+      Ref<CapturePoint>::adopt(new CapturePoint(Ref<Capture>(this), std::move(tails), std::move(preceding))));
   return orSuccess;
 }
 

@@ -65,9 +65,9 @@ class Event : public Counted<Event> {
   void record(Stream& stream);
   /// Sets the latest record to a point of a capture.
   void set_captured(Ref<CapturePoint> point);
-  /// For several records that are submitted together. Between lock() and unlock(): a record for a submission to
-  /// the stream, which becomes the latest with set_latest(). `before`: NULL, or a record that the submission must
-  /// wait for first.
+  /// For several records that are submitted together. Between lock() and unlock(): a record for a submission
+  /// to the stream, which becomes the latest with set_latest(). `before`: NULL, or a record that the
+  /// submission must wait for first.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
   Ref<Record> make_record(Stream& stream, Ref<Record>& before);

@@ -60,8 +60,8 @@ class Stream : public Counted<Stream> {
   [[nodiscard]] orError_t run(const orKernel& kernel, void* args, const orObserver* observer);
   void submit_record(const Ref<Record>& record);
   void submit_wait(Ref<Record> record);
-  /// Submits operations that stay together: no other operation comes between them. `fill(i, operation)` sets the
-  /// i-th. Call finish_submission with the result, without a lock that a kernel could take.
+  /// Submits operations that stay together: no other operation comes between them. `fill(i, operation)` sets
+  /// the i-th. Call finish_submission with the result, without a lock that a kernel could take.
   template <typename Fill>
   [[nodiscard]] uint64_t submit_together(uint64_t count, Fill&& fill);
   void finish_submission(uint64_t ticket);
