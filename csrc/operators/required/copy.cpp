@@ -101,7 +101,10 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   const bool to_device = on_device(dst);
   const at::Tensor& host = to_device ? src : dst;
   const c10::DeviceIndex device = (to_device ? dst : src).device().index();
-  TORCH_CHECK_NOT_IMPLEMENTED(host.is_cpu(), "cannot copy between ", OR_DEVICE_NAME, " and ", host.device());
+  if (C10_UNLIKELY(!host.is_cpu())) {  // another accelerator, such as a GPU: through the host
+    dst.copy_(src.cpu());
+    return;
+  }
   DeviceScope scope(device);
   const GilRelease waiting;
   if (capturing(device) && !(non_blocking && is_pinned(host.const_data_ptr()))) {

@@ -124,7 +124,8 @@ class Event(torch.Event):
 
     def wait(self, stream: "torch.Stream | None" = None) -> None:
         """Makes ``stream``, or the current stream, wait for the event."""
-        if self._external and (stream or current_stream()).is_capturing():
+        is_capturing = getattr(stream or current_stream(), "is_capturing", bool)  # absent before torch 2.13
+        if self._external and is_capturing():
             self._create(stream)  # the graph waits for records of this event
         super().wait(stream)
 
