@@ -121,6 +121,11 @@ bool checks::bucketize(const IValue* arguments) {
 }
 
 // The target has one class for each position, the weights one element for each class.
+bool checks::nll_loss(const IValue* arguments) {
+  const IValue& weight = arguments[2];
+  return is_defined(weight) && weight.toTensor().scalar_type() != arguments[0].toTensor().scalar_type();
+}
+
 bool checks::nll_loss2d(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& target = arguments[1].toTensor();
@@ -166,7 +171,7 @@ bool checks::addmv(const IValue* arguments) {
   return arguments[1].toTensor().numel() == 0;
 }
 
-bool checks::bmm(const IValue* arguments) {
+bool checks::matrix_product(const IValue* arguments) {
   return arguments[0].toTensor().scalar_type() != arguments[1].toTensor().scalar_type();
 }
 

@@ -17,7 +17,6 @@ namespace checks {
 bool addmm(const c10::IValue* arguments);
 bool addmv(const c10::IValue* arguments);
 bool assert_async(const c10::IValue* arguments);
-bool bmm(const c10::IValue* arguments);
 bool bucketize(const c10::IValue* arguments);
 bool convolution(const c10::IValue* arguments);
 bool dimension_is_empty(const c10::IValue* arguments);
@@ -30,8 +29,10 @@ bool index_select(const c10::IValue* arguments);
 bool is_empty(const c10::IValue* arguments);
 bool masked_fill(const c10::IValue* arguments);
 bool masked_scatter(const c10::IValue* arguments);
+bool matrix_product(const c10::IValue* arguments);
 bool multinomial(const c10::IValue* arguments);
 bool multinomial_out(const c10::IValue* arguments);
+bool nll_loss(const c10::IValue* arguments);
 bool nll_loss2d(const c10::IValue* arguments);
 bool put(const c10::IValue* arguments);
 bool randperm_out(const c10::IValue* arguments);
