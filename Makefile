@@ -1,9 +1,10 @@
 # `make help` lists the targets.
 PYTHON ?= python3
-# The releases of torch on which all tests pass. TORCH=2.14.1 chooses one. The default is the version that $(PYTHON) has,
-# else the newest. Each version has its own environment and build folder; .venv is a link to the one built last.
+# The releases of torch of `make test-versions`. TORCH=2.14.1 chooses one. The default is the version that $(PYTHON) has,
+# else 2.13.0: the newest on which all tests pass. Each version has its own environment and build folder; .venv is a link
+# to the one built last.
 TORCH_VERSIONS := 2.13.0 2.14.1 2.15.0
-TORCH ?= $(or $(shell $(PYTHON) tools/torch_version.py),$(lastword $(TORCH_VERSIONS)))
+TORCH ?= $(or $(shell $(PYTHON) tools/torch_version.py),2.13.0)
 VENV := .venv-$(TORCH)
 BIN := $(VENV)/bin
 BUILD := build/torch-$(TORCH)

@@ -21,10 +21,7 @@ CHUNKS = 8
 
 
 def first_sample(name: str) -> object | None:
-    operator = OPERATORS[name]
-    if torch.float32 not in operator.supported_dtypes("cpu"):
-        return None
-    return next(iter(operator.sample_inputs("cpu", torch.float32)), None)
+    return next(iter(OPERATORS[name].sample_inputs("cpu", torch.float32)), None)
 
 
 def compare(name: str) -> bool:
@@ -68,5 +65,7 @@ def compare(name: str) -> bool:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_captured_operators(chunk: int) -> None:
-    names = NAMES[chunk::CHUNKS]
-    assert sum(map(compare, names)) > 0.8 * len(names)
+    names = [
+        name for name in NAMES[chunk::CHUNKS] if torch.float32 in OPERATORS[name].supported_dtypes("cpu")
+    ]
+    assert sum(map(compare, names)) > 0.9 * len(names)

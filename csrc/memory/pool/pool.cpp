@@ -235,18 +235,24 @@ Block* Pool::take_from_tree(Cache& cache, size_t size) {
   return block;
 }
 
+Block* Pool::make_block(void* ptr, size_t size, c10::StreamId stream, PrivatePool* home, bool small) const {
+  auto* block = new Block;
+  block->ptr = ptr;
+  block->size = size;
+  block->device = device_;
+  block->stream = stream;
+  block->home = home;
+  block->small = small;
+  return block;
+}
+
 void Pool::split(Cache& cache, Block* block, size_t size) {
   const size_t rest = block->size - size;
   if (rest < (block->small ? kGranularity : kLargestSmall) || block->size >= settings_.max_split_size) {
     return;
   }
-  auto* remainder = new Block;
-  remainder->ptr = static_cast<char*>(block->ptr) + size;
-  remainder->size = rest;
-  remainder->device = device_;
-  remainder->stream = block->stream;
-  remainder->home = block->home;
-  remainder->small = block->small;
+  Block* remainder =
+      make_block(static_cast<char*>(block->ptr) + size, rest, block->stream, block->home, block->small);
   remainder->before = block;
   remainder->after = block->after;
   if (block->after != nullptr) {

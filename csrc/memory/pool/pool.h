@@ -191,6 +191,7 @@ class OPENREG_EXPORT Pool {
   size_t rounded(size_t bytes) const;
   Block* take(Cache& cache, size_t size);
   Block* take_from_tree(Cache& cache, size_t size);
+  Block* make_block(void* ptr, size_t size, c10::StreamId stream, PrivatePool* home, bool small) const;
   void split(Cache& cache, Block* block, size_t size);
   void retire(Block* block);
   void put_into_tree(Cache& cache, Block* block);

@@ -174,13 +174,7 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
   for (const auto& state : states) {
     const auto found = kept.find(state.ptr);
     const bool is_new = found == kept.end();
-    Block* block = is_new ? new Block : found->second;
-    block->ptr = state.ptr;
-    block->size = state.size;
-    block->device = device_;
-    block->stream = stream;
-    block->home = home;
-    block->small = small;
+    Block* block = is_new ? make_block(state.ptr, state.size, stream, home, small) : found->second;
     block->before = before;
     block->after = nullptr;
     (before == nullptr ? segment.first : before->after) = block;

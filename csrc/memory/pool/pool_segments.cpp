@@ -97,13 +97,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     throw_out_of_memory(requested, length, context, lock);
   }
   OR_CHECK(error);
-  auto* block = new Block;
-  block->ptr = ptr;
-  block->size = length;
-  block->device = device_;
-  block->stream = stream;
-  block->small = size <= kLargestSmall;
-  block->home = home;
+  Block* block = make_block(ptr, length, stream, home, size <= kLargestSmall);
   track_segment(block, context);
   if (C10_LIKELY(caching_)) {
     split(cache, block, size);
