@@ -190,17 +190,18 @@ uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
     while (filled-- > 0) queue_.back(filled).clear();
     throw;
   }
-  uint64_t ticket = 0;
+  // Incremented before publish(), so that completed_ is never greater than submitted_; and once for all, so that
+  // a thread that reports a failure drops all of these operations or none.
+  const uint64_t before = submitted_.fetch_add(count);
   for (uint64_t i = 0; i < count; ++i) {
     Operation& operation = queue_.back(i);
     // A turn draws no delay: whether run() queues a turn depends on timing, and the draws must not.
     operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
-    // Incremented before publish(), so that completed_ is never greater than submitted_.
-    operation.ticket = ticket = submitted_.fetch_add(1) + 1;
-    if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = ticket;
+    operation.ticket = before + 1 + i;
+    if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
   }
   queue_.publish(count);
-  return ticket;
+  return before + count;
 }
 
 /// Runs a kernel. Sets `why` also if the kernel throws or fails without a message. `why` is empty on entry.
