@@ -4,15 +4,9 @@ import pytest
 import torch
 
 from torch_openreg import _C
+from torch_openreg._torch_versions import RELEASE, release
 
 RULES = _C.op_rule_matches()
-
-
-def release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
-
-
-TORCH = release(torch.__version__)
 
 
 def test_table_has_rules():
@@ -24,7 +18,7 @@ def test_table_has_rules():
 )
 def test_rule_matches_an_operator_and_has_a_reason(pattern: str, reason: str, version: str, matches: int):
     if version.startswith("before "):
-        if release(version.removeprefix("before ")) <= TORCH:
+        if release(version.removeprefix("before ")) <= RELEASE:
             pytest.skip(f"for torch {version}")
         version = version.removeprefix("before ")
     assert matches > 0, f"no operator of torch {torch.__version__} matches {pattern}: remove the rule"

@@ -20,6 +20,8 @@ import torch.distributed
 import torch.profiler
 from page import ROOT, TORCH, Page
 
+from torch_openreg._torch_versions import RELEASE, release
+
 OURS = "torch.openreg"
 
 # The submodules of torch.cuda that are listed.
@@ -190,7 +192,7 @@ def sections() -> Iterator[tuple[str, list[Row]]]:
 
 def is_newer(version: str | None) -> bool:
     """Whether this torch is older than the version."""
-    return version is not None and TORCH.split(".")[:2] < version.split(".")
+    return version is not None and release(version) > RELEASE
 
 
 def problems() -> list[str]:

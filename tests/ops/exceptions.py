@@ -1,8 +1,6 @@
 """Operators that are compared only in part or not at all, with the reasons."""
 
-import torch
-
-TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+from torch_openreg._torch_versions import RELEASE
 
 # Random numbers come from the device's generator, so only shapes and dtypes are compared; tests/test_random.py tests
 # the numbers. The factories at the end return uninitialized memory.
@@ -63,8 +61,8 @@ MISSING: dict[str, str] = {}
 # Dtypes that CUDA supports in this version of torch, and other devices do not: prefix of an operator -> dtypes.
 # Functions outside of the kernels check the type of the device.
 ONLY_ON_CUDA = {
-    **({"fft_": ("torch.bfloat16",), "stft": ("torch.bfloat16",)} if TORCH >= (2, 14) else {}),
-    **({"sparse_sampled_addmm": ("torch.float16", "torch.bfloat16")} if TORCH >= (2, 14) else {}),
+    **({"fft_": ("torch.bfloat16",), "stft": ("torch.bfloat16",)} if RELEASE >= (2, 14) else {}),
+    **({"sparse_sampled_addmm": ("torch.float16", "torch.bfloat16")} if RELEASE >= (2, 14) else {}),
 }
 
 # Operators that only exist for CUDA's kernels.
@@ -96,7 +94,7 @@ NOT_CAPTURED = {
         "_local_scalar_dense",
     ),
     **dict.fromkeys(["argwhere", "nonzero"], "nonzero"),
-    **dict.fromkeys(["masked_select", *(["combinations"] if TORCH < (2, 14) else [])], "masked_select"),
+    **dict.fromkeys(["masked_select", *(["combinations"] if RELEASE < (2, 14) else [])], "masked_select"),
     **dict.fromkeys(["corrcoef", "cov", "equal"], "equal"),
     **dict.fromkeys(["linalg_lstsq", "linalg_lstsq_grad_oriented"], "linalg_lstsq.out"),
     **dict.fromkeys(["sparse_mm_reduce", "sparse_sampled_addmm"], "clone"),

@@ -1,7 +1,7 @@
 """The version of the package, for scikit-build-core: the project's version, and the torch that the wheel is built for.
 
 A wheel works with one minor version of torch, so its version has a local part, as PyTorch's own wheels have for CUDA:
-`0.1.0+torch2.13`. An extra such as `torch_openreg[torch213]` could not select a file: all files of one version have the
+`0.2.0+torch2.13`. An extra such as `torch_openreg[torch213]` could not select a file: all files of one version have the
 same metadata. Without torch, as for a source distribution, there is no local part.
 """
 

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from torch_openreg import _C
 from torch_openreg._build import DEVICE_NAME
+from torch_openreg._torch_versions import HAS_GRAPHS
 
 from ._lazy import _is_in_bad_fork, _lazy_init
 from .device import DeviceLike, current_device, index_of, synchronize
@@ -34,12 +35,12 @@ def graph_pool_handle() -> PoolHandle:
     return _C.graph_pool_handle()
 
 
-class OpenRegGraph(getattr(torch.accelerator, "Graph", object)):  # type: ignore[misc]
+class OpenRegGraph(torch.accelerator.Graph if HAS_GRAPHS else object):  # type: ignore[misc]
     """A graph with the signatures of ``torch.cuda.CUDAGraph``. Needs torch 2.13."""
 
     def __new__(cls, keep_graph: bool = False) -> "OpenRegGraph":
         _lazy_init()
-        if not hasattr(torch.accelerator, "Graph"):
+        if not HAS_GRAPHS:
             raise NotImplementedError(
                 f"torch {torch.__version__} has no torch.accelerator.Graph; graphs need torch 2.13"
             )

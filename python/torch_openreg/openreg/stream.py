@@ -7,6 +7,7 @@ from typing_extensions import Self
 
 from torch_openreg import _C
 from torch_openreg._build import DEVICE_NAME
+from torch_openreg._torch_versions import HAS_GRAPHS
 
 from ._lazy import _lazy_init
 from .device import DeviceLike, index_of
@@ -124,8 +125,7 @@ class Event(torch.Event):
 
     def wait(self, stream: "torch.Stream | None" = None) -> None:
         """Makes ``stream``, or the current stream, wait for the event."""
-        is_capturing = getattr(stream or current_stream(), "is_capturing", bool)  # absent before torch 2.13
-        if self._external and is_capturing():
+        if self._external and HAS_GRAPHS and (stream or current_stream()).is_capturing():
             self._create(stream)  # the graph waits for records of this event
         super().wait(stream)
 
