@@ -13,6 +13,14 @@
 #define OR_NAMES_ARGUMENT
 #endif
 
+// Before torch 2.13, the CPU kernel of trace did not support Half and BFloat16. Remove when 2.13 is the
+// oldest supported version.
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+#define OR_TRACE_HAS_LOW_FLOATS 0
+#else
+#define OR_TRACE_HAS_LOW_FLOATS 1
+#endif
+
 // Before torch 2.13, torch had no graphs for other devices, and the device guard had no isStreamCapturing.
 // Remove when 2.13 is the oldest supported version.
 #if __has_include(<ATen/core/GraphImplInterface.h>)

@@ -1,6 +1,7 @@
 // PyTorch's hooks for a device, for queries without a tensor: availability, pinned pointers, storage resize.
 // Registered once, when the library is loaded.
 #include "common/check.h"
+#include "common/fork.h"
 #include "device/device.h"
 #include "memory/host_allocator.h"
 #include "random/generator.h"
@@ -44,9 +45,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
   // On a machine with a CUDA GPU, pin_memory=True allocates from CUDA's host allocator, whatever the
   // accelerator is; see GetCPUAllocatorMaybePinned. That memory is pinned, but copies of this device treat it
-  // as pageable.
+  // as pageable. In a forked child no memory is pinned.
   bool isPinnedPtr(const void* data) const override {
-    return is_pinned(data) || at::globalContext().isPinnedPtr(data, c10::kCUDA);
+    return !in_forked_child() && (is_pinned(data) || at::globalContext().isPinnedPtr(data, c10::kCUDA));
   }
   at::Allocator* getPinnedMemoryAllocator() const override { return &host_allocator(); }
 

@@ -5,7 +5,7 @@
 // torch assigns an id to every operator that it records, and pushes and pops it through the session on the
 // operator's thread. A launch stores the innermost id (profiler/recorder.h), and Kineto resolves it to the
 // operator's activity. This is `linked`; it makes device time appear beside operators in tables. An arrow
-// from a call to its kernel is a flow, whose id is the correlation id of the launch.
+// from a call to its kernel is a flow, whose id is made from the correlation id of the launch.
 #include "device/device.h"
 #include "device/on_device.h"
 #include "profiler/clock.h"
@@ -60,6 +60,13 @@ std::string name_on_device(const Activity& activity) {
     default:
       return activity.name;
   }
+}
+
+// CUDA's profiler counts its flows from 1. In a profile of both devices the ids must differ: torch
+// before 2.13 fails otherwise, and later versions drop flows.
+uint32_t flow_id(const Activity& activity) {
+  constexpr uint32_t kFirst = 1 << 30;
+  return kFirst + static_cast<uint32_t>(activity.correlation % kFirst);
 }
 
 class Session final : public libkineto::IActivityProfilerSession {
@@ -159,14 +166,15 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   void link(GenericTraceActivity& added, const Activity& activity, bool is_call) {
-    added.id = static_cast<int32_t>(activity.correlation);
-    added.flow.id = static_cast<uint32_t>(activity.correlation);
+    const uint32_t id = flow_id(activity);
+    added.id = static_cast<int32_t>(id);
+    added.flow.id = id;
     added.flow.type = libkineto::kLinkAsyncCpuGpu;
     added.flow.start = is_call;
     if (activity.operation != 0 && linked_) {
       added.linked = linked_(static_cast<int32_t>(activity.operation));
     }
-    added.addMetadata("correlation", activity.correlation);
+    added.addMetadata("correlation", id);
   }
 
   // A synchronization has no launch: the wait itself is the activity.

@@ -60,9 +60,11 @@ DryRunResult try_call(const c10::OperatorHandle& op, const OpTraits& traits, con
 
 DryRunResult try_zeros_and_ones(const c10::OperatorHandle& op, const OpTraits& traits,
                                 const torch::jit::Stack& stack, DryRunArgSpec spec) {
-  const DryRunResult result = try_call(op, traits, stack, spec);
-  if (result != DryRunResult::Rejects) {
-    return result;
+  if (!traits.has(OpFlag::kNoDryRunWithZeros)) {
+    const DryRunResult result = try_call(op, traits, stack, spec);
+    if (result != DryRunResult::Rejects) {
+      return result;
+    }
   }
   spec.value = 1;
   return try_call(op, traits, stack, spec);
@@ -153,7 +155,7 @@ bool is_small(const OpTraits& traits, const torch::jit::Stack& stack) {
 
 OutputPlanPtr plan_by_dry_run(const c10::OperatorHandle& op, const OpTraits& traits,
                               const torch::jit::Stack& stack) {
-  for (const int value : {0, 1}) {
+  for (int value = traits.has(OpFlag::kNoDryRunWithZeros) ? 1 : 0; value <= 1; ++value) {
     auto plan = c10::make_intrusive<OutputPlan>();
     torch::jit::Stack arguments;
     torch::jit::Stack call;

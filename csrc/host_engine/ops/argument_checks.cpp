@@ -120,17 +120,19 @@ bool checks::bucketize(const IValue* arguments) {
   return arguments[1].toTensor().dim() != 1;
 }
 
-// The target has one class for each position, the weights one element for each class.
 bool checks::nll_loss(const IValue* arguments) {
   const IValue& weight = arguments[2];
-  return is_defined(weight) && weight.toTensor().scalar_type() != arguments[0].toTensor().scalar_type();
+  const at::ScalarType target = arguments[1].toTensor().scalar_type();
+  return (target != at::kLong && target != at::kByte) ||
+         (is_defined(weight) && weight.toTensor().scalar_type() != arguments[0].toTensor().scalar_type());
 }
 
+// The target has one class for each position, the weights one element for each class.
 bool checks::nll_loss2d(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& target = arguments[1].toTensor();
-  if (self.dim() != 4 || target.dim() != 3 || target.size(0) != self.size(0) ||
-      target.sizes().slice(1) != self.sizes().slice(2)) {
+  if (self.dim() != 4 || target.dim() != 3 || target.scalar_type() != at::kLong ||
+      target.size(0) != self.size(0) || target.sizes().slice(1) != self.sizes().slice(2)) {
     return true;
   }
   const IValue& weight = arguments[2];

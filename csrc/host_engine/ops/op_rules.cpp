@@ -1,5 +1,6 @@
 #include "host_engine/ops/op_rules.h"
 
+#include "common/version.h"
 #include "host_engine/ops/argument_checks.h"
 #include "host_engine/ops/name_match.h"
 #include "host_engine/ops/shape_functions.h"
@@ -24,12 +25,15 @@ constexpr const char* kSetsConj =
     "it may set the conjugate bit of its output, which must be known at the call";
 constexpr const char* kQuantizer =
     "the quantizer of its result may depend on data, and Meta kernels return none";
+constexpr const char* kUntagged = "the shape of its result depends on data, and it has no tag for this";
 constexpr const char* kNoDropout =
     "tagged as random because of dropout, which its CPU kernel does not support";
 constexpr const char* kResizesSelf = "it resizes the tensor that it writes";
 constexpr const char* kSequence = "writes a sequence into an output of any shape";
 constexpr const char* kSavedIntegers =
     "its kernel does not check saved lengths and indices, so it cannot run on placeholders";
+constexpr const char* kUncheckedPivots =
+    "its kernel does not check the pivots, and zeros are out of bounds: dry runs use ones";
 constexpr const char* kWideRange = "warns about integers that a floating dtype cannot represent";
 constexpr const char* kOwnResizeWarning = "has its own warning text for an output that it resizes";
 constexpr const char* kBeta = "warns that it is in beta";
@@ -50,6 +54,9 @@ constexpr const char* kCudaHasDtype = "CUDA supports these dtypes and the CPU ke
 constexpr const char* kNoPrivateUse1Kernel = "chooses a kernel by device type and has none for PrivateUse1";
 
 constexpr const char* kTorch = "2.13";
+
+constexpr uint64_t kTraceDtypes =
+    dtypes::kBool | dtypes::kComplexHalf | (OR_TRACE_HAS_LOW_FLOATS ? 0 : dtypes::kLowFloats);
 
 // clang-format off
 constexpr OpRule kRules[] = {
@@ -136,6 +143,8 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::linalg_lu_solve.out", .flag = kSynchronizes, .reason = kSetsConj, .torch = kTorch},
     {.pattern = "aten::quantize_per_*", .flag = kSynchronizes, .reason = kQuantizer, .torch = kTorch},
 
+    {.pattern = "aten::_unique.", .flag = kDynamicShape, .reason = kUntagged, .torch = "before 2.13"},
+
     {.pattern = "aten::_scaled_dot_product_flash_attention_for_cpu*", .flag = kNotRandom, .reason = kNoDropout, .torch = kTorch},
 
     {.pattern = "aten::resize*", .flag = kResizes, .reason = kResizesSelf, .torch = kTorch},
@@ -146,6 +155,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::logspace*", .flag = kFillsAnyShape, .reason = kSequence, .torch = kTorch},
 
     {.pattern = "*backward*", .flag = kNoDryRunWithIntegers, .reason = kSavedIntegers, .torch = kTorch},
+    {.pattern = "aten::linalg_ldl_solve.", .flag = kNoDryRunWithZeros, .reason = kUncheckedPivots, .torch = "before 2.13"},
 
     {.pattern = "aten::random*", .flag = kWarnsIfWide, .reason = kWideRange, .torch = kTorch},
 
@@ -359,7 +369,7 @@ constexpr OpRule kRules[] = {
 
     {.pattern = "aten::fft_*", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf | dtypes::kComplexHalf},
     {.pattern = "aten::histc%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kIntegers},
-    {.pattern = "aten::trace%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kBool | dtypes::kComplexHalf},
+    {.pattern = "aten::trace%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = kTraceDtypes},
     {.pattern = "aten::avg_pool3d%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
     {.pattern = "aten::avg_pool3d_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},
     {.pattern = "aten::_upsample_bilinear2d_aa%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},

@@ -48,10 +48,12 @@ enum class OpFlag : uint8_t {
   kRejectsOverlap,        // the kernel rejects an output that is an input
   kChecksStatus,          // synchronizes, and throws at the call
   kSynchronizes,          // synchronizes for another reason
+  kDynamicShape,          // the output shape depends on data, despite its tags
   kNotRandom,             // draws no random numbers, despite its tag
   kResizes,               // an in-place operator that changes sizes
   kFillsAnyShape,         // an output with the right number of elements keeps its sizes and strides
   kNoDryRunWithIntegers,  // no dry run with integer arguments
+  kNoDryRunWithZeros,     // dry runs use ones only
   kWarnsIfWide,           // the kernel warns about bounds that a floating dtype cannot represent
   kWarnsOnResize,         // the kernel warns when it resizes an output
   kWarns,                 // the kernel warns at every call

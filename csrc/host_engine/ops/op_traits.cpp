@@ -112,9 +112,13 @@ bool holds_tensors(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+bool has_dynamic_shape(const c10::OperatorHandle& op, const OpRules& rules) {
+  return op.hasTag(at::Tag::dynamic_output_shape) || rules.has(OpFlag::kDynamicShape);
+}
+
 ExecutionKind execution_kind_of(const c10::OperatorHandle& op, const OpRules& rules) {
   if (op.hasTag(at::Tag::data_dependent_output) ||
-      (op.hasTag(at::Tag::dynamic_output_shape) && !rules.has(OpFlag::kIndexing))) {
+      (has_dynamic_shape(op, rules) && !rules.has(OpFlag::kIndexing))) {
     return ExecutionKind::Wait;
   }
   if (rules.has(OpFlag::kChecksStatus) || rules.has(OpFlag::kSynchronizes)) {
@@ -180,7 +184,7 @@ std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
   traits->is_aten = traits->name.starts_with("aten::");
   traits->has_own_meta_kernel = has_own_meta_kernel(op);
   traits->checks_errors = checks_errors_argument(schema);
-  traits->depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||
+  traits->depends_on_data = has_dynamic_shape(op, traits->rules) ||
                             op.hasTag(at::Tag::data_dependent_output) || traits->checks_errors >= 0 ||
                             traits->has(OpFlag::kChecksStatus);
   traits->writes_arguments = std::ranges::find(traits->written, true) != traits->written.end();

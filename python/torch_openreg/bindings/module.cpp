@@ -11,6 +11,7 @@
 #include "stream/schedule.h"
 #include "stream/stream.h"
 
+#include <ATen/Context.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Event.h>
 #include <torch/csrc/Exceptions.h>
@@ -39,7 +40,11 @@ void bind_devices(py::module_& m) {
           openreg::drain_autograd_threads();
           openreg::finish_all_devices();
         }));
-  m.def("init", wrap_pybind_function_no_gil([] { openreg::ensure_a_device(); }));
+  m.def("init", wrap_pybind_function_no_gil([] {
+          // Not only openreg::ensure_a_device: until torch has initialized a device, no memory is pinned for
+          // it.
+          at::globalContext().lazyInitDevice(openreg::kDevice);
+        }));
   m.def("current_device",
         wrap_pybind_function_no_gil([] { return static_cast<int>(openreg::current_device()); }));
   m.def("set_device",

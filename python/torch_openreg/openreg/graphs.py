@@ -19,7 +19,7 @@ from torch_openreg._torch_versions import HAS_GRAPHS
 
 from ._lazy import _is_in_bad_fork, _lazy_init
 from .device import DeviceLike, current_device, index_of, synchronize
-from .memory import memory_snapshot
+from .memory import empty_host_cache, memory_snapshot
 from .stream import Stream, StreamContext
 
 PoolHandle = tuple[int, int]
@@ -91,7 +91,7 @@ class graph:
     def __enter__(self) -> None:
         synchronize()
         torch.accelerator.empty_cache()
-        torch.accelerator.empty_host_cache()
+        empty_host_cache()
         self.graph.graph_pool, self.graph.capture_error_mode = self._settings
         self._stream_context.__enter__()
         try:
