@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from broken_installs import BROKEN, other_torch
+from gpu import NO_GPU
 from interpreter import WORKS, backend, copy_of_installed, doctor, execute, python
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +48,8 @@ layer(torch.ones(1, 2)).sum().backward()
 torch.optim.SGD(layer.parameters()).step()
 """
 
-# Checks that torch has the module, and that uses of the device by name raise the reason.
+# Checks that torch has the module, and that uses of the device by name raise the reason. Not with a GPU, which stays
+# the accelerator; see tests/test_autoload.py.
 REGISTERED = """
 assert torch.openreg is module
 assert torch.get_device_module() in (torch.cpu, module)
@@ -69,7 +71,7 @@ print(error, "|", repr(error.__cause__), "|", ours[0].message)
 def test_a_broken_installation_does_not_break_torch(state: str, tmp_path: Path) -> None:
     break_it, expected = BROKEN[state]
     break_it(copy_of_installed(tmp_path))
-    output = execute(UNAVAILABLE + REGISTERED, path=[tmp_path])
+    output = execute(UNAVAILABLE + REGISTERED, path=[tmp_path], **NO_GPU)
     error, cause, warning = output.split(" | ")
     for text in (error, warning):
         assert all(word in text for word in expected), text
@@ -89,7 +91,7 @@ def test_a_source_tree_first_on_the_path(tmp_path: Path) -> None:
         if not entry.name.startswith("torch_openreg"):
             (packages / entry.name).symlink_to(entry)
     source = UNAVAILABLE + REGISTERED
-    assert "source tree" in python("-S", "-c", source, path=[copied.parent, packages]).stdout
+    assert "source tree" in python("-S", "-c", source, path=[copied.parent, packages], **NO_GPU).stdout
 
 
 def test_another_patch_release_of_torch_is_accepted(tmp_path: Path) -> None:

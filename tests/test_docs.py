@@ -19,6 +19,8 @@ import pytest
 import torch
 from interpreter import python
 
+from torch_openreg._torch_versions import HAS_GRAPHS, HAS_PROFILER_REGISTRY
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = sorted((ROOT / "csrc").rglob("README.md"))
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *FOLDERS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -53,14 +55,22 @@ NAMED_IN_OURS = {"csrc", "runtime", "include", "python"}
 # Large, and not named in any page: generated headers, and some packages.
 NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 
-# Names that neither our sources nor the installed torch contain.
+# Names that neither our sources nor all supported versions of torch contain.
 ELSEWHERE = {
     "OPENREG_AUTOLOAD": "built from the device name in python/torch_openreg/_loader.py",
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
+    "load_file": "safetensors",
+    "privateuse1_runtime": "a category of Kineto's traces",
     "THPEvent_pynew": "PyTorch's Event.cpp, which is not installed",
     "THPStorage_isShared": "PyTorch's StorageSharing.cpp, which is not installed",
     "openreg_unfinished": "built from the device name in csrc/profiler/activity_profiler.cpp",
+}
+
+# Headers that this version of torch does not have, and newer versions do.
+NEWER = {
+    *([] if HAS_GRAPHS else ["ATen/core/GraphImplInterface.h"]),
+    *([] if HAS_PROFILER_REGISTRY else ["torch/csrc/profiler/standalone/privateuse1_profiler.h"]),
 }
 
 
@@ -121,7 +131,9 @@ def program(text: str) -> str:
 
 
 def exists(path: str) -> bool:
-    """In the repository, written by the build from a template, or in torch."""
+    """In the repository, written by the build from a template, or in torch (this or a newer version)."""
+    if path in NEWER:
+        return True
     if path.startswith("torch/") and (TORCH.parent / path).exists():
         return True
     return any((place / path).exists() or (place / f"{path}.in").exists() for place in PLACES)

@@ -31,7 +31,7 @@ def work(number):
     with torch.openreg.stream(torch.openreg.Stream()):
         while not stop.is_set():
             a = torch.ones(1000 * (number + 1), device="openreg")
-            b = torch.ones(500, pin_memory=True)
+            b = torch.ones(500).pin_memory()  # pin_memory=True would initialize CUDA if there is a GPU
             a[:500].copy_(b, non_blocking=True)
             a.add_(1).nonzero()
             torch.rand(10, device="openreg")

@@ -1,6 +1,7 @@
 """The PrivateUse1 hooks: queries of PyTorch that do not involve a tensor of the device."""
 
 import torch
+from interpreter import execute
 
 
 def test_the_device_is_the_accelerator():
@@ -26,6 +27,19 @@ def test_is_pinned_is_true_only_for_pinned_memory():
     assert torch.ones(3).pin_memory().is_pinned()
     assert not torch.ones(3).is_pinned()
     assert not torch.ones(3, device="openreg").is_pinned()
+
+
+def test_is_pinned_is_false_in_a_forked_child():
+    execute(
+        """
+        import os, torch
+        pinned = torch.ones(3).pin_memory()
+        child = os.fork()
+        if child == 0:
+            os._exit(pinned.is_pinned() or torch.ones(3).is_pinned())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
 
 
 def test_storage_resize_uses_the_hooks():

@@ -9,6 +9,8 @@ import pytest
 import torch
 from interpreter import execute_each
 
+from torch_openreg._torch_versions import HAS_EMPTY_HOST_CACHE
+
 IMPORTS = """
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -166,7 +168,6 @@ GROUPS = {
         entered(dev.use_mem_pool(dev.MemPool()))
         dev.ipc_collect()
         acc.empty_cache()
-        acc.empty_host_cache()
         acc.get_memory_info()
         acc.max_memory_allocated()
         acc.max_memory_reserved()
@@ -213,6 +214,8 @@ GROUPS = {
         dev.process.reduce_storage(real.untyped_storage())
     """,
 }
+if HAS_EMPTY_HOST_CACHE:
+    GROUPS["memory"] += "acc.empty_host_cache()"
 
 
 STATE_IS_REAL = """

@@ -9,6 +9,7 @@ import warnings
 import pytest
 import torch
 from blocked_stream import held
+from gpu import skip_with_cuda
 
 openreg = torch.openreg
 
@@ -155,6 +156,7 @@ WAITS = {
     "masked_select": (lambda a: a.masked_select(a > 0), "aten::masked_select"),
     "mask": (lambda a: a[a > 0], "aten::index.Tensor"),
     "unique": (lambda a: a.unique(), "aten::_unique2"),
+    "unique, in a gradient": (lambda a: torch._unique(a), "aten::_unique"),
     "bincount": (lambda a: a.flatten().long().bincount(), "aten::bincount"),
     "repeat_interleave": (lambda a: torch.repeat_interleave(a[0].long()), "aten::repeat_interleave.Tensor"),
     "cpu": (lambda a: a.cpu(), "aten::_copy_from"),
@@ -208,7 +210,13 @@ def test_sync_warning_names_the_operator(name, a):
     assert not [w for w in caught if "synchronizing" in str(w.message)]
 
 
-@pytest.mark.parametrize("name", NO_WAITS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=skip_with_cuda if name == "to the host, not blocking" else ())
+        for name in NO_WAITS
+    ],
+)
 def test_async_calls_and_explicit_synchronization_are_not_reported(name, a):
     with openreg.assert_no_sync():
         NO_WAITS[name](a)

@@ -74,6 +74,10 @@ ERRORS_AT_THE_CALL = {
         "lengths",
     ),
     "_assert_async of three elements": (lambda a: torch._assert_async(a), "ambiguous"),
+    "classes of nll_loss in a floating dtype": (
+        lambda a: torch.nn.functional.nll_loss(a.view(1, 3), a[:1]),
+        "Long",
+    ),
     "conversion to bits8": (lambda a: a.to(torch.bits8), "not implemented for 'Bits8'"),
 }
 

@@ -6,6 +6,8 @@ A call that holds the GIL deadlocks, so each call runs in a separate process.
 import pytest
 from interpreter import execute
 
+from torch_openreg._torch_versions import HAS_EMPTY_HOST_CACHE
+
 KERNEL = """
 import gc, io, threading, time, torch
 
@@ -32,12 +34,17 @@ WAITS = {
     "stream": "slow(x); torch.accelerator.current_stream().synchronize()",
     "event": "slow(x); torch.accelerator.current_stream().record_event().synchronize()",
     "empty_cache": "a = torch.ones(1 << 20, device='openreg'); del a; y = slow(x); torch.accelerator.empty_cache()",
-    "empty_host_cache": "del pinned; y = slow(x); torch.accelerator.empty_host_cache()",
+    "empty_host_cache": "del pinned; y = slow(x); torch.openreg.empty_host_cache()",
+    "empty_host_cache of the accelerator": "del pinned; y = slow(x); torch.accelerator.empty_host_cache()",
     "free without a cache": "torch.openreg.caching_allocator_enable(False); y = slow(x); del y; torch.ones(3, device='openreg')",
     "out of memory": "y = slow(x); b = [torch.empty(5 << 30, dtype=torch.uint8, device='openreg')]; b.clear(); "
     "b.append(torch.empty(6 << 30, dtype=torch.uint8, device='openreg'))",
     "settings": "y = slow(x); torch.openreg.caching_allocator_enable(False); torch.openreg.memory._snapshot()",
 }
+
+
+if not HAS_EMPTY_HOST_CACHE:
+    del WAITS["empty_host_cache of the accelerator"]
 
 
 @pytest.mark.parametrize("name", WAITS)

@@ -70,6 +70,8 @@ _PLUGGABLE = (
 
 # Names that are listed although older supported versions of torch do not have them.
 NEW = {
+    "torch.accelerator.Graph": "2.12",
+    "current_solver_handle": "2.13",
     **dict.fromkeys(("export_dot", "export_graph_data", "graph_annotations"), "2.14"),
     **dict.fromkeys(
         (
@@ -212,7 +214,7 @@ def problems() -> list[str]:
         if "*" not in name and name not in seen and not is_newer(NEW.get(name)):
             errors.append(f"{name} is listed, but torch.cuda has no such name")
     for name, path in ELSEWHERE.items():
-        if not exists(path):
+        if not exists(path) and not is_newer(NEW.get(path)):
             errors.append(f"{path} is listed as the replacement of {name}, but does not exist")
     return errors
 

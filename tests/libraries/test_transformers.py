@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from gpu import NO_GPU
 from interpreter import execute
 from missing_libraries import library
 
@@ -199,7 +200,8 @@ print(json.dumps({
 
 
 def run_trainer(folder, **variables: str) -> dict:
-    out = execute(TRAINER, str(folder), OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", **variables)
+    # A Trainer prefers a GPU to the environment variable.
+    out = execute(TRAINER, str(folder), OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", **NO_GPU, **variables)
     return json.loads(out.splitlines()[-1])
 
 

@@ -21,11 +21,12 @@ ROUNDED = {
         ["polygamma_polygamma_n_0", "special_polygamma_special_polygamma_n_0"],
         "float16 and bfloat16: the scalar and the vector code of the kernel round differently",
     ),
-    **dict.fromkeys(
+}
+if RELEASE >= (2, 13):
+    ROUNDED |= dict.fromkeys(
         ["nn_functional_linear_cross_entropy_chunked", "nn_functional_linear_cross_entropy_chunked_none"],
         "another decomposition",
-    ),
-}
+    )
 
 # Prefixes of operators that call LAPACK, whose rounding depends on the alignment of its workspace.
 LAPACK = (
@@ -63,6 +64,8 @@ MISSING: dict[str, str] = {}
 ONLY_ON_CUDA = {
     **({"fft_": ("torch.bfloat16",), "stft": ("torch.bfloat16",)} if RELEASE >= (2, 14) else {}),
     **({"sparse_sampled_addmm": ("torch.float16", "torch.bfloat16")} if RELEASE >= (2, 14) else {}),
+    # Samples that divide by zero: undefined on CUDA, an error on the CPU and here.
+    **({"__rmod__": ("torch.int64", "torch.int32")} if RELEASE < (2, 13) else {}),
 }
 
 # Operators that only exist for CUDA's kernels.
@@ -137,6 +140,11 @@ OTHERWISE_REFUSED = {
     "nn_functional_scaled_dot_product_attention": "negative dropout, which the CPU reports as positive",
     "resize_": "negative size, which the CPU reports as too large",
     "tensor_split": "takes its indices from the host only, as on CUDA",
+    **(
+        {"torch__scaled_mm_v2": "has no CPU kernel; both raise NotImplementedError"}
+        if RELEASE < (2, 12)
+        else {}
+    ),
 }
 
 # Results whose strides differ from the CPU's: their Meta kernels infer CUDA's strides.

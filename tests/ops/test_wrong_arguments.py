@@ -38,7 +38,7 @@ def outcome(call: Callable[[], object]) -> tuple[str, str]:
     except Exception as error:
         message = (str(error).splitlines() or [""])[0]
         message = re.sub(r"torch\.(\w+)Tensor|(?:CPU|openreg)(\w+)Type", lambda m: m[1] or m[2], message)
-        message = re.sub(r"openreg:0|\bcpu\b|\bmeta\b", "device", message)
+        message = re.sub(r"\bopenreg(?::0)?\b|\bcpu\b|\bmeta\b", "device", message)
         return type(error).__name__, re.sub(r'"\w+" (not implemented for)', r"\1", message)
     return "nothing", ""
 

@@ -14,6 +14,7 @@ _VALUES = {
     "p": 0.5,
     "lower": 0.1,
     "upper": 0.4,
+    "names": None,  # of dimensions, before torch 2.13
 }
 # Arguments of operators whose parameters have other names or types.
 _OF_OPERATOR = {

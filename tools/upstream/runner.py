@@ -71,7 +71,11 @@ class Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "upstream.worker", file.name],
                 cwd=tests,
-                env=environment | {"PYTHONPATH": os.pathsep.join([str(TOOLS), str(tests)])},
+                env=environment
+                | {
+                    "PYTHONPATH": os.pathsep.join([str(TOOLS), str(tests)]),
+                    "CUDA_VISIBLE_DEVICES": "",  # a test that calls torch.cuda must not run on a GPU
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
