@@ -19,7 +19,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-runtime wheel wheels manylinux-wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-distributed bench-runtime wheel wheels manylinux-wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
@@ -33,6 +33,7 @@ help:
 	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of tests of each file'
 	@echo 'test-browser   install a headless browser and test the generated HTML pages in it'
 	@echo 'bench   benchmarks of the device and the CPU'
+	@echo 'bench-distributed   collectives of two ranks, beside Gloo on CPU tensors'
 	@echo 'wheel, wheels   dist/torch_openreg-*.whl for torch $(TORCH); wheels with manylinux tags for all versions of torch'
 	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
 	@echo 'test-sanitized   operator and memory tests of the package under the address and undefined behavior sanitizers'
@@ -144,6 +145,9 @@ bench: build
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/first_step.py
+
+bench-distributed: build
+	$(BIN)/python -W ignore benchmarks/distributed.py
 
 bench-runtime: test-runtime
 	build/runtime/runtime/tests/openreg_bench

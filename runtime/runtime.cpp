@@ -17,6 +17,7 @@ namespace {
 constexpr uint8_t kStreamTag = 0x53;
 constexpr uint8_t kEventTag = 0x45;
 constexpr uint8_t kGraphTag = 0x47;
+constexpr uint8_t kDeferredTag = 0x44;
 
 constexpr orHost kHost = {sizeof(orHost), &report_from_driver};
 
@@ -67,7 +68,8 @@ int& thread_device() {
 Runtime::Runtime()
     : streams_(kStreamTag, &destroy_driver_stream),
       events_(kEventTag, &destroy_driver_event),
-      graphs_(kGraphTag, &destroy_driver_graph) {}
+      graphs_(kGraphTag, &destroy_driver_graph),
+      deferred_(kDeferredTag, [](const DeferredInfo&) {}) {}
 
 Runtime* Runtime::enter_slow_path(orError_t& error) {
   State state = state_.load(std::memory_order_acquire);
@@ -429,6 +431,28 @@ orError_t Runtime::destroy_graph(orGraph_t handle) {
   if (graphs_.kill(pin)) return orSuccess;
   return fail(orErrorInvalidHandle, "the graph %p was destroyed by another thread",
               reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::defer_kernel(uint64_t& handle) {
+  if (!driver_.kernel_defer) {
+    return fail(orErrorNotSupported, "orKernelDefer: the driver '%s' has no deferred kernels", driver_.name);
+  }
+  DeferredInfo info{};
+  OR_RETURN_IF_ERROR(from_driver(driver_.kernel_defer(&info.driver)));
+  handle = deferred_.insert(info);
+  if (handle != 0) return orSuccess;
+  static_cast<void>(driver_.kernel_finish(info.driver, orSuccess, nullptr));
+  return fail(orErrorOutOfHostMemory, "too many deferred kernels; finish some");
+}
+
+orError_t Runtime::finish_kernel(orDeferred_t handle, orError_t result, const char* why) {
+  DeferredPin pin = deferred_.pin(reinterpret_cast<uint64_t>(handle));
+  if (!pin || !deferred_.kill(pin)) {
+    return fail(orErrorInvalidHandle,
+                "orKernelFinish: %p is not a deferred kernel, or it was finished before",
+                reinterpret_cast<void*>(handle));
+  }
+  return from_driver(driver_.kernel_finish(pin->driver, result, why));
 }
 
 }  // namespace openreg

@@ -41,9 +41,14 @@ struct GraphInfo {
   size_t nodes;
 };
 
+struct DeferredInfo {
+  orDriverDeferred* driver;
+};
+
 using StreamPin = HandleTable<StreamInfo>::Pin;
 using EventPin = HandleTable<EventInfo>::Pin;
 using GraphPin = HandleTable<GraphInfo>::Pin;
+using DeferredPin = HandleTable<DeferredInfo>::Pin;
 
 struct Device {
   enum class State { kClosed, kOpen, kClosing };
@@ -111,6 +116,8 @@ class Runtime {
   [[nodiscard]] orError_t destroy_event(orEvent_t handle);
   [[nodiscard]] orError_t add_graph(const GraphInfo& info, uint64_t& handle);
   [[nodiscard]] orError_t destroy_graph(orGraph_t handle);
+  [[nodiscard]] orError_t defer_kernel(uint64_t& handle);
+  [[nodiscard]] orError_t finish_kernel(orDeferred_t handle, orError_t result, const char* why);
 
   [[nodiscard]] orError_t set_schedule(orSchedule schedule, uint64_t seed);
   void schedule(orSchedule& schedule, uint64_t& seed);
@@ -153,6 +160,7 @@ class Runtime {
   HandleTable<StreamInfo> streams_;
   HandleTable<EventInfo> events_;
   HandleTable<GraphInfo> graphs_;
+  HandleTable<DeferredInfo> deferred_;
   std::mutex schedule_mutex_;  // guards the two below
   orSchedule schedule_ = orScheduleAsync;
   uint64_t seed_ = 0;
@@ -171,6 +179,9 @@ inline orEvent_t as_event(uint64_t handle) {
 }
 inline orGraph_t as_graph(uint64_t handle) {
   return reinterpret_cast<orGraph_t>(handle);
+}
+inline orDeferred_t as_deferred(uint64_t handle) {
+  return reinterpret_cast<orDeferred_t>(handle);
 }
 
 /// Checks the struct_size that the caller set. The struct of a newer caller may be longer.

@@ -201,6 +201,20 @@ orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
   });
 }
 
+orError_t orKernelDefer(orDeferred_t* deferred) {
+  if (!deferred) return fail(orErrorInvalidValue, "orKernelDefer: deferred is NULL");
+  return with_runtime([&](Runtime& runtime) -> orError_t {
+    uint64_t handle;
+    OR_RETURN_IF_ERROR(runtime.defer_kernel(handle));
+    *deferred = as_deferred(handle);
+    return orSuccess;
+  });
+}
+
+orError_t orKernelFinish(orDeferred_t deferred, orError_t result, const char* why) {
+  return with_runtime([&](Runtime& runtime) { return runtime.finish_kernel(deferred, result, why); });
+}
+
 orError_t orStreamGetDevice(orStream_t stream, int* device) {
   if (!device) return fail(orErrorInvalidValue, "orStreamGetDevice: device is NULL");
   return with_runtime([&](Runtime& runtime) -> orError_t {

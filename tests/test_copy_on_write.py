@@ -26,7 +26,7 @@ WRITES = {
 @pytest.mark.parametrize("current", [0, 1])
 @pytest.mark.parametrize("which", ["source", "clone"])
 @pytest.mark.parametrize("write", WRITES)
-def test_copy_is_allocated_on_the_device_of_the_storage(write, which, current):
+def test_copy_is_allocated_on_the_device_of_the_storage(write, which, current, clean_memory):
     source = torch.arange(4.0, device="openreg:1")
     clone = torch._lazy_clone(source)
     used, other = torch.openreg.memory_allocated(1), torch.openreg.memory_allocated(0)

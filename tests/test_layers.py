@@ -27,6 +27,7 @@ ORDER = [
     "kernel",
     "graph",
     "process",
+    "distributed",
     "guard",
     "hooks",
     "amp",

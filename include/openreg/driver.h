@@ -30,12 +30,13 @@
 extern "C" {
 #endif
 
-#define OR_DRIVER_VERSION 3
+#define OR_DRIVER_VERSION 4
 #define OR_DRIVER_OLDEST 1
 
 typedef struct orDriverStream orDriverStream;
 typedef struct orDriverEvent orDriverEvent;
 typedef struct orDriverGraph orDriverGraph;
+typedef struct orDriverDeferred orDriverDeferred;
 
 /* Functions of the runtime that a driver may call. */
 typedef struct orHost {
@@ -170,6 +171,11 @@ typedef struct orDriver {
 
   /* (optional) As orStreamFollowsEvent. Without it: 0. */
   orError_t (*stream_follows_event)(orDriverStream* stream, orDriverEvent* event, int* follows);
+
+  /* (optional, both or none) As orKernelDefer and orKernelFinish; kernel_finish is called once for each
+   * handle. Without them: orErrorNotSupported. */
+  orError_t (*kernel_defer)(orDriverDeferred** deferred);
+  orError_t (*kernel_finish)(orDriverDeferred* deferred, orError_t result, const char* why);
 } orDriver;
 
 /* The only symbol that a driver exports. */

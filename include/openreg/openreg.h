@@ -14,8 +14,17 @@
  * A kernel that fails poisons its stream: work queued behind it is dropped. The `release` of dropped kernels
  * is still called, and events recorded behind the failure still complete. The next synchronization of the
  * stream, of an event recorded on it behind the failure, or of its device returns orErrorKernelFailed with
- * the name and the message of the kernel, and clears the failure. Work submitted afterwards runs. Other
- * streams are not affected.
+ * the name and the message of the kernel, and clears the failure. Work submitted afterwards runs. A stream
+ * that waits for an event recorded behind an unreported failure fails with the same message. Other streams
+ * are not affected.
+ *
+ * Note [Deferred kernels]
+ * A kernel that starts work elsewhere, such as a transfer over a network, need not occupy a thread of the
+ * device until that work is done. It calls orKernelDefer, passes the handle on, and returns. The kernel ends
+ * with orKernelFinish: then its `release` is called, observers are notified, and the stream continues. Until
+ * then the argument block is valid, and later work of the stream waits, as do synchronizations. A kernel that
+ * is never finished blocks its stream for ever. Under orScheduleBlocking, a launch returns when its kernel
+ * has ended, or when a kernel of the stream is deferred.
  *
  * Note [Handles]
  * Streams, events and graphs are numbers, not addresses. A destroyed handle is detected and never
@@ -48,6 +57,7 @@ extern "C" {
 typedef struct orStreamHandle* orStream_t; /* NULL: the default stream of the current device */
 typedef struct orEventHandle* orEvent_t;
 typedef struct orGraphHandle* orGraph_t;
+typedef struct orDeferredHandle* orDeferred_t;
 
 /* ---- Errors ------------------------------------------------------------------------------------------- */
 
@@ -151,6 +161,13 @@ OR_API orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const
  * and does not run the kernel. A kernel may call this for its own stream; the new kernel then runs
  * immediately. */
 OR_API orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args);
+/* Inside a kernel of orLaunchKernel, at most once: the kernel ends with orKernelFinish. The result of its
+ * `run` is then ignored. Kernels of orRunKernel and of graphs get orErrorNotPermitted. See Note [Deferred
+ * kernels]. */
+OR_API orError_t orKernelDefer(orDeferred_t* deferred);
+/* Ends a deferred kernel, from any thread, also before its `run` has returned. The handle is then invalid.
+ * `result` other than orSuccess fails the kernel with the message `why` (may be NULL). */
+OR_API orError_t orKernelFinish(orDeferred_t deferred, orError_t result, const char* why);
 OR_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OR_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
 /* The ID of the stream in traces: unique in the process and never reused; 0 for default streams. */

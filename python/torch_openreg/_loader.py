@@ -132,6 +132,7 @@ def _integrate(torch: Any) -> ModuleType:
     module = importlib.import_module(f"{PACKAGE}.{DEVICE_NAME}")
     torch._register_device_module(DEVICE_NAME, module)
     _generate_methods(torch)
+    importlib.import_module(f"{PACKAGE}.distributed").register()
     return module
 
 

@@ -126,11 +126,11 @@ TEST(Failure, DeviceSynchronizeReportsFailuresOfDestroyedStreams) {
 
 TEST(Failure, OtherStreamsAreNotAffected) {
   Stream a, b;
-  Event event;
+  Event before;
   std::atomic<int> ran{0};
+  ASSERT_OK(orEventRecord(before, a));
   ASSERT_OK(launch(a, kFails));
-  ASSERT_OK(orEventRecord(event, a));
-  ASSERT_OK(orStreamWaitEvent(b, event));
+  ASSERT_OK(orStreamWaitEvent(b, before));
   ASSERT_OK(launch(b, [&] { ran.fetch_add(1); }));
   EXPECT_OK(orStreamSynchronize(b));
   EXPECT_EQ(ran.load(), 1);

@@ -117,9 +117,10 @@ void bind_streams(py::module_& m) {
         }));
 }
 
-// The folders of torch and of this package, with a trailing slash. The caller holds the GIL.
-const std::vector<std::string>& internal_folders() {
-  static const auto* folders = [] {
+// The folders of torch and of this package, with a trailing slash, and the modules whose decorators torch's
+// functions have. The caller holds the GIL.
+const std::vector<std::string>& internal_paths() {
+  static const auto* paths = [] {
     auto* made = new std::vector<std::string>;
     const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
     for (const char* name : {"torch", "torch_openreg"}) {
@@ -127,15 +128,18 @@ const std::vector<std::string>& internal_folders() {
         made->push_back(modules[name].attr("__path__").attr("__getitem__")(0).cast<std::string>() + "/");
       }
     }
+    for (const char* name : {"contextlib", "typing_extensions"}) {
+      if (modules.contains(name)) made->push_back(modules[name].attr("__file__").cast<std::string>());
+    }
     return made;
   }();
-  return *folders;
+  return *paths;
 }
 
 bool is_internal(const std::string& file) {
-  const auto& folders = internal_folders();
-  return std::any_of(folders.begin(), folders.end(),
-                     [&](const std::string& folder) { return file.starts_with(folder); });
+  const auto& paths = internal_paths();
+  return std::any_of(paths.begin(), paths.end(),
+                     [&](const std::string& path) { return file.starts_with(path); });
 }
 
 // "file.py:12 in name" of the innermost frame outside of torch and this package; see
@@ -195,6 +199,7 @@ PYBIND11_MODULE(_C, m) {
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
   openreg::set_gil_hooks({&release_gil, &acquire_gil});
+  bind_distributed(m);
   bind_graph(m);
   bind_memory(m);
   bind_monitor(m);

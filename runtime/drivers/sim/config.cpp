@@ -3,6 +3,7 @@
 #include "error.h"
 #include "platform.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -50,6 +51,9 @@ orError_t read_config(Config& config) {
                   kMaxDevices);
     }
     config.device_count = static_cast<int>(value);
+  } else if (const char* ranks = std::getenv("LOCAL_WORLD_SIZE"); ranks && parse(ranks, false, value)) {
+    // torchrun sets it: a device for each rank of this machine.
+    config.device_count = static_cast<int>(std::clamp<unsigned long long>(value, 2, kMaxDevices));
   }
   const size_t page = platform::page_size();
   const unsigned long long most = 1ull << 42;

@@ -4,6 +4,7 @@
 #include "arena.h"
 #include "capture.h"
 #include "config.h"
+#include "deferred.h"
 #include "device.h"
 #include "entry.h"
 #include "error.h"
@@ -201,6 +202,22 @@ orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const vo
       return capture_launch(*capture, stream, std::move(node), args, args_size, observer);
     }
     unwrap(stream).launch(*kernel, args, args_size, observer);
+    return orSuccess;
+  });
+}
+
+orError_t kernel_defer(orDriverDeferred** deferred) {
+  return noexcept_boundary([&]() -> orError_t {
+    Deferred* made = nullptr;
+    if (const orError_t error = Stream::defer(made)) return error;
+    *deferred = reinterpret_cast<orDriverDeferred*>(made);
+    return orSuccess;
+  });
+}
+
+orError_t kernel_finish(orDriverDeferred* deferred, orError_t result, const char* why) {
+  return noexcept_boundary([&]() -> orError_t {
+    Stream::finish(std::unique_ptr<Deferred>(reinterpret_cast<Deferred*>(deferred)), result, why);
     return orSuccess;
   });
 }
@@ -407,6 +424,8 @@ constexpr orDriver kTable = {
     .ipc_open_event = &ipc_open_event,
     .stream_pending = &stream_pending,
     .stream_follows_event = &stream_follows_event,
+    .kernel_defer = &kernel_defer,
+    .kernel_finish = &kernel_finish,
 };
 
 }  // namespace

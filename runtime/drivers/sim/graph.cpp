@@ -198,6 +198,7 @@ void Graph::launch(Stream& stream, const orObserver* observers) {
 orError_t Graph::run_replay(void* args, char* why, size_t why_size) {
   auto& replay = *static_cast<Replay*>(args);
   const std::vector<Node>& nodes = replay.graph->nodes_;
+  Stream::forbid_deferral();
   for (size_t i = replay.begin; i < replay.end; ++i) {
     const Node& node = nodes[i];
     const int64_t start = replay.observers ? now_ns() : 0;

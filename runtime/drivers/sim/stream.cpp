@@ -18,30 +18,6 @@ constexpr int kSlice = 64;
 
 }  // namespace
 
-/// The streams whose kernels are on the stack of this thread, innermost first.
-class Stream::Frame {
- public:
-  explicit Frame(const Stream& stream) : stream_(stream), outer_(innermost) { innermost = this; }
-  ~Frame() { innermost = outer_; }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-
-  static bool contains(const Stream& stream) {
-    for (const Frame* frame = innermost; frame; frame = frame->outer_) {
-      if (&frame->stream_ == &stream) return true;
-    }
-    return false;
-  }
-  static bool any() { return innermost != nullptr; }
-
- private:
-  const Stream& stream_;
-  const Frame* outer_;
-  static thread_local const Frame* innermost;
-};
-
-thread_local const Stream::Frame* Stream::Frame::innermost = nullptr;
-
 Stream::Stream(Device& device, int index, int priority, uint64_t id)
     : device_(device), index_(index), priority_(priority), id_(id) {
   device_.add(*this);
@@ -51,20 +27,7 @@ Stream::~Stream() {
   device_.remove(*this, poisoned() ? failure_message_ : nullptr);
 }
 
-bool Stream::running_here() const {
-  return Frame::contains(*this);
-}
-
-bool Stream::inside_kernel() {
-  return Frame::any();
-}
-
 // ---- Submission
-
-template <typename Fill>
-uint64_t Stream::submit(Fill&& fill) {
-  return submit_together(1, [&](uint64_t, Operation& operation) { fill(operation); });
-}
 
 void Stream::schedule() {
   State state = state_.load();
@@ -81,7 +44,7 @@ void Stream::finish_submission(uint64_t ticket) {
     return;
   }
   // Not scheduled: this thread claims the stream, or the thread with the claim sees the work.
-  if (wait(ticket) != orSuccess) schedule();
+  if (wait_as(Runner::kSubmitter, ticket) != orSuccess) schedule();
 }
 
 void Stream::launch(const orKernel& kernel, const void* args, size_t size, const orObserver* observer) {
@@ -103,7 +66,7 @@ void Stream::submit_record(const Ref<Record>& record) {
 
 void Stream::submit_wait(Ref<Record> record) {
   // A record of the same stream is already in front of the wait.
-  if (record->done() || record->stream.get() == this) return;
+  if ((record->done() && record->failure == 0) || record->stream.get() == this) return;
   submit([&](Operation& operation) { operation.set_record(Operation::Kind::kWait, std::move(record)); });
   schedule();
 }
@@ -244,7 +207,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
       if (runner == Runner::kTurnOwner && operation->ticket == until) return true;
       if (offer(*operation)) return false;
     }
-    execute(*operation);
+    if (!execute(*operation)) return false;  // finish() continues
     const uint64_t ticket = operation->ticket;
     queue_.pop();
     complete(ticket);
@@ -254,117 +217,27 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
   return false;
 }
 
-void Stream::execute(Operation& operation) {
+bool Stream::execute(Operation& operation) {
   switch (operation.kind) {
     case Operation::Kind::kKernel:
-      execute_kernel(operation);
-      break;
+      return execute_kernel(operation);
     case Operation::Kind::kRecord:
       operation.record->complete(unreported_failure());
       break;
     case Operation::Kind::kWait: {
       Ref<Record> waited;  // released outside the lock: it may be the last reference to a stream
-      std::lock_guard lock(submit_mutex_);
-      std::swap(waited, blocked_on_);
+      {
+        std::lock_guard lock(submit_mutex_);
+        std::swap(waited, blocked_on_);
+      }
+      if (operation.record->failure != 0) [[unlikely]]
+        follow_failure(*operation.record);
       break;
     }
     case Operation::Kind::kTurn:
       break;  // withdrawn
   }
-}
-
-orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size) {
-  orError_t result;
-  try {
-    result = kernel.run(args, why, why_size);
-  } catch (...) {
-    std::snprintf(why, why_size, "the kernel threw an exception; kernels must not throw");
-    return orErrorKernelFailed;
-  }
-  if (result != orSuccess && why[0] == '\0') {
-    std::snprintf(why, why_size, "the kernel returned error %d without a message", static_cast<int>(result));
-  }
-  return result;
-}
-
-namespace {
-
-// Runs a kernel, its release and its observer. Reads the clock only for an observer.
-orError_t call_observed(const orKernel& kernel, void* args, const orObserver* observer, char* why,
-                        size_t why_size) {
-  why[0] = '\0';
-  const int64_t start = observer ? now_ns() : 0;
-  const orError_t result = call_kernel(kernel, args, why, why_size);
-  const int64_t end = observer ? now_ns() : 0;
-  if (kernel.release) kernel.release(args);
-  if (observer)
-    observer->done(observer->user, start, end, result == orSuccess ? orSuccess : orErrorKernelFailed);
-  return result;
-}
-
-constexpr size_t kWhySize = 512;
-
-}  // namespace
-
-void Stream::execute_kernel(Operation& operation) {
-  const orKernel& kernel = *operation.kernel;
-  const orObserver* observer = operation.observer.done ? &operation.observer : nullptr;
-  if (operation.ticket <= drop_through_.load(std::memory_order_acquire)) [[unlikely]] {
-    if (kernel.release) kernel.release(operation.args);
-    if (observer) {
-      const int64_t now = now_ns();
-      observer->done(observer->user, now, now, orErrorKernelFailed);
-    }
-    return;
-  }
-  char why[kWhySize];
-  const Frame frame(*this);
-  if (call_observed(kernel, operation.args, observer, why, sizeof(why)) != orSuccess) poison(kernel, why);
-}
-
-orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* observer) {
-  uint64_t ticket = 0;
-  for (int attempt = 0; attempt < kWaitSpins; ++attempt) {
-    if (begin_inline(ticket)) {
-      const orError_t result = run_inline(ticket, kernel, args, observer);
-      end_inline(ticket);
-      return result;
-    }
-    if (!finished(submitted())) break;
-    pause();  // another thread has completed the last operation but not released the claim
-  }
-  if (running_here()) return run_inline(0, kernel, args, observer);
-
-  Operation* turn = nullptr;
-  ticket = submit([&](Operation& operation) {
-    operation.set_turn();
-    turn = &operation;
-  });
-  // Not scheduled: this thread claims the stream, or the thread with the claim sees the turn.
-  if (const orError_t error = wait_as(Runner::kTurnOwner, ticket)) {
-    withdraw(*turn, ticket);
-    return error;
-  }
-  queue_.pop();
-  const orError_t result = run_inline(ticket, kernel, args, observer);
-  end_inline(ticket);
-  return result;
-}
-
-// `ticket`: 0 for a kernel that a kernel of this stream runs.
-orError_t Stream::run_inline(uint64_t ticket, const orKernel& kernel, void* args,
-                             const orObserver* observer) {
-  if (ticket != 0) {
-    if (const orError_t error = failure_before(ticket)) return error;
-  }
-  char why[kWhySize];
-  {
-    const Frame frame(*this);
-    if (call_observed(kernel, args, observer, why, sizeof(why)) == orSuccess) return orSuccess;
-  }
-  char message[sizeof(failure_message_)];
-  format_failure(message, sizeof(message), kernel, *this, why);
-  return fail(orErrorKernelFailed, "%s", message);
+  return true;
 }
 
 void Stream::complete(uint64_t ticket) {
@@ -382,10 +255,29 @@ void format_failure(char* message, size_t size, const orKernel& kernel, const St
 }
 
 void Stream::poison(const orKernel& kernel, const char* why) {
+  char message[sizeof(failure_message_)];
+  format_failure(message, sizeof(message), kernel, *this, why);
   std::lock_guard lock(failure_mutex_);
-  format_failure(failure_message_, sizeof(failure_message_), kernel, *this, why);
+  set_failure(message);
+}
+
+void Stream::set_failure(const char* message) {
+  std::snprintf(failure_message_, sizeof(failure_message_), "%s", message);
   ++failure_number_;
   drop_through_.store(kNever, std::memory_order_release);
+}
+
+// Dropped work of the other stream has not written what this stream is about to read.
+void Stream::follow_failure(const Record& record) {
+  if (!record.stream) return;  // of another process
+  char message[sizeof(failure_message_)];
+  {
+    std::lock_guard lock(record.stream->failure_mutex_);
+    if (!record.stream->poisoned() || record.stream->failure_number_ != record.failure) return;
+    std::memcpy(message, record.stream->failure_message_, sizeof(message));
+  }
+  std::lock_guard lock(failure_mutex_);
+  if (!poisoned()) set_failure(message);
 }
 
 uint64_t Stream::unreported_failure() {

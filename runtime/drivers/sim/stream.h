@@ -42,12 +42,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 namespace openreg::sim {
 
 class Capture;
 class Device;
+struct Deferred;
 
 class Stream : public Counted<Stream> {
  public:
@@ -96,6 +98,13 @@ class Stream : public Counted<Stream> {
   /// True if the running operation is the only unfinished one.
   bool only_current_left() const { return submitted_.load() == completed_.load() + 1; }
 
+  // ---- Deferred kernels; see Note [Deferred kernels] in openreg.h.
+  /// Defers the kernel that the calling thread runs.
+  [[nodiscard]] static orError_t defer(Deferred*& deferred);
+  /// The kernel that the calling thread runs cannot be deferred.
+  static void forbid_deferral();
+  static void finish(std::unique_ptr<Deferred> deferred, orError_t result, const char* why);
+
   // ---- For the executor and records.
   void run_as_worker();
   void unpark();
@@ -113,7 +122,7 @@ class Stream : public Counted<Stream> {
 
  private:
   enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked, kOffered };
-  enum class Runner { kWorker, kWaiter, kTurnOwner };
+  enum class Runner { kWorker, kWaiter, kSubmitter, kTurnOwner };
   class Frame;
 
   static constexpr uint64_t kNever = UINT64_MAX;
@@ -137,8 +146,10 @@ class Stream : public Counted<Stream> {
   bool offer(Operation& turn);
   bool claim_offer(uint64_t turn);
   void withdraw(Operation& turn, uint64_t ticket);
-  void execute(Operation& operation);
-  void execute_kernel(Operation& operation);
+  /// Return false if the kernel is deferred. The stream then stays claimed until finish().
+  [[nodiscard]] bool execute(Operation& operation);
+  [[nodiscard]] bool execute_kernel(Operation& operation);
+  void end_kernel(Operation& operation, int64_t start_ns, orError_t result, const char* why);
   void complete(uint64_t ticket);
 
   enum class Help { kHelped, kNothing, kSelf };
@@ -151,6 +162,8 @@ class Stream : public Counted<Stream> {
   uint64_t unreported_failure();
   [[nodiscard]] orError_t failure_before(uint64_t ticket);
   void poison(const orKernel& kernel, const char* why);
+  void follow_failure(const Record& record);
+  void set_failure(const char* message);  // with failure_mutex_
 
   Device& device_;
   const int index_;
@@ -160,6 +173,7 @@ class Stream : public Counted<Stream> {
   std::atomic<State> state_{State::kIdle};
   std::atomic<uint64_t> submitted_{0};
   std::atomic<uint64_t> completed_{0};
+  std::atomic<bool> deferred_{false};  // the first operation is a kernel that is deferred
   // Operations up to this ticket are dropped. kNever from a failure until it is reported, then the last
   // ticket that was submitted before the report.
   std::atomic<uint64_t> drop_through_{0};
@@ -181,6 +195,11 @@ class Stream : public Counted<Stream> {
 };
 
 template <typename Fill>
+uint64_t Stream::submit(Fill&& fill) {
+  return submit_together(1, [&](uint64_t, Operation& operation) { fill(operation); });
+}
+
+template <typename Fill>
 uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
   std::lock_guard lock(submit_mutex_);
   uint64_t filled = 0;
@@ -190,8 +209,8 @@ uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
     while (filled-- > 0) queue_.back(filled).clear();
     throw;
   }
-  // Incremented before publish(), so that completed_ is never greater than submitted_; and once for all, so that
-  // a thread that reports a failure drops all of these operations or none.
+  // Incremented before publish(), so that completed_ is never greater than submitted_; and once for all, so
+  // that a thread that reports a failure drops all of these operations or none.
   const uint64_t before = submitted_.fetch_add(count);
   for (uint64_t i = 0; i < count; ++i) {
     Operation& operation = queue_.back(i);

@@ -18,11 +18,12 @@ orError_t Stream::wait(uint64_t ticket) {
   return wait_as(Runner::kWaiter, ticket);
 }
 
-// Waits until the operation is finished or, for the owner of a turn, until it has claimed the stream at its
-// turn.
+// Waits until the operation is finished; for the owner of a turn, until it has claimed the stream at its
+// turn; for a submitter, also until a kernel of the stream is deferred.
 orError_t Stream::wait_as(Runner runner, uint64_t ticket) {
   const bool owner = runner == Runner::kTurnOwner;
   for (int attempt = 0; owner ? !claim_offer(ticket) : !finished(ticket); ++attempt) {
+    if (runner == Runner::kSubmitter && deferred_.load()) return orSuccess;
     bool helped = false;
     if (try_claim()) {
       helped = !queue_.empty();
@@ -80,7 +81,7 @@ void Stream::sleep(Runner runner, uint64_t ticket) {
   const bool claimable = state == State::kOffered
                              ? runner == Runner::kTurnOwner && completed_.load() + 1 == ticket
                              : state != State::kRunning && state != State::kParked && !queue_.empty();
-  if (finished(ticket) || claimable) return;
+  if (finished(ticket) || claimable || (runner == Runner::kSubmitter && deferred_.load())) return;
   const auto woken = [&] { return wake_count_ != before; };
   if (inside_kernel()) {
     // The stream may start to depend on the waiting kernel without a wake-up; check again periodically.

@@ -1,0 +1,305 @@
+#include "distributed/collectives.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_as_real.h>
+
+#include <algorithm>
+
+namespace openreg::distributed {
+namespace {
+
+// Below this sum of bytes, every rank gets the data of all ranks and reduces it itself: one round instead of
+// two.
+constexpr size_t kDirectBytes = size_t{32} << 10;
+
+// Large parts are received and reduced in pieces of this size, which stay in the cache. A multiple of every
+// dtype's size.
+constexpr size_t kPieceBytes = size_t{2} << 20;
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+at::Tensor packed(const at::Tensor& input) {
+  return is_plain(input) ? input : input.resolve_conj().resolve_neg().contiguous();
+}
+
+Tensors packed(const Tensors& inputs) {
+  Tensors result;
+  for (const at::Tensor& input : inputs) result.push_back(packed(input));
+  return result;
+}
+
+/// A contiguous tensor that becomes the value of `target`: itself, or a buffer that store() copies.
+class Output {
+ public:
+  explicit Output(const at::Tensor& target)
+      : target_(target), buffer_(is_plain(target) ? target : at::empty(target.sizes(), target.options())) {}
+  const at::Tensor& buffer() const { return buffer_; }
+  Bytes bytes() const { return bytes_of(buffer_); }
+  void store() const {
+    if (!buffer_.is_same(target_)) target_.copy_(buffer_);
+  }
+
+ private:
+  at::Tensor target_;
+  at::Tensor buffer_;
+};
+
+std::vector<Output> as_outputs(const Tensors& tensors) {
+  return {tensors.begin(), tensors.end()};
+}
+
+std::vector<Bytes> all_bytes(const Tensors& tensors) {
+  std::vector<Bytes> result;
+  for (const at::Tensor& tensor : tensors) result.push_back(bytes_of(tensor));
+  return result;
+}
+
+std::vector<Bytes> all_bytes(const std::vector<Output>& outputs) {
+  std::vector<Bytes> result;
+  for (const Output& output : outputs) result.push_back(output.bytes());
+  return result;
+}
+
+void store_all(const std::vector<Output>& outputs) {
+  for (const Output& output : outputs) output.store();
+}
+
+std::vector<Bytes> nothing(const Transport& transport) {
+  return std::vector<Bytes>(static_cast<size_t>(transport.size()));
+}
+
+// Host memory for the values of each rank; that of this rank is `own`.
+Tensors buffers_like(const Transport& transport, const at::Tensor& own) {
+  Tensors result;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    result.push_back(rank == transport.rank() ? own : at::empty(own.sizes(), own.options()));
+  }
+  return result;
+}
+
+// The reduction of the values of all ranks in the order of the ranks, so that all ranks get the same bits.
+// `result` is none of the values.
+void reduce_all(const at::Tensor& result, const Tensors& values, const Reduction& reduction) {
+  combine(result, values[0], values.size() > 1 ? values[1] : at::Tensor(), reduction.combine_op());
+  for (size_t rank = 2; rank < values.size(); ++rank)
+    reduce_into(result, values[rank], reduction.combine_op());
+  finish_reduction(reduction, result, static_cast<int>(values.size()));
+}
+
+// The values of this rank as the reduction takes them.
+at::Tensor scaled(const at::Tensor& input, const Reduction& reduction) {
+  if (!reduction.scales()) return packed(input);
+  at::Tensor copy = packed(input).clone();
+  scale(reduction, copy);
+  return copy;
+}
+
+// Of rank `rank` if `count` elements are divided between all.
+int64_t part_begin(const Transport& transport, int64_t count, int rank) {
+  return count * rank / transport.size();
+}
+
+Tensors parts_of(const Transport& transport, const at::Tensor& flat) {
+  Tensors result;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    const int64_t begin = part_begin(transport, flat.numel(), rank);
+    result.push_back(flat.narrow(0, begin, part_begin(transport, flat.numel(), rank + 1) - begin));
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensors chunks(const at::Tensor& tensor, int count) {
+  TORCH_CHECK_VALUE(tensor.numel() % count == 0, "a tensor of ", tensor.numel(),
+                    " elements cannot be divided between ", count, " ranks");
+  const std::vector<int64_t> sizes(static_cast<size_t>(count), tensor.numel() / count);
+  const at::Tensor flat = tensor.view(-1);
+  Tensors result;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    result.push_back(flat.narrow(0, begin, size));
+    begin += size;
+  }
+  return result;
+}
+
+Tensors chunks(const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
+  Tensors result;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    result.push_back(tensor.narrow(0, begin, size));
+    begin += size;
+  }
+  return result;
+}
+
+namespace {
+
+// An exchange, and then `after`.
+template <typename After>
+Rest exchange(Transport& transport, const Call& call, std::vector<Bytes> to, std::vector<Bytes> from,
+              After after) {
+  return [&transport, exchange = transport.begin(call, std::move(to), std::move(from)),
+          after = std::move(after)] {
+    transport.finish(*exchange);
+    after();
+  };
+}
+
+size_t at_rank(const Transport& transport) {
+  return static_cast<size_t>(transport.rank());
+}
+
+// Every rank gets the values of all ranks.
+Rest all_reduce_directly(Transport& transport, const Call& call, const at::Tensor& tensor,
+                         const Reduction& reduction) {
+  const at::Tensor mine = scaled(tensor, reduction);
+  const Tensors all = buffers_like(transport, mine);
+  return exchange(transport, call, std::vector<Bytes>(all.size(), bytes_of(mine)), all_bytes(all), [=] {
+    const at::Tensor result = at::empty(mine.sizes(), mine.options());
+    reduce_all(result, all, reduction);
+    tensor.copy_(result);
+  });
+}
+
+// Every rank reduces a part of the values, and all ranks get all parts. For dtypes that Gloo lacks.
+void all_reduce_by_parts(Transport& transport, const Call& call, const at::Tensor& values,
+                         const Reduction& reduction) {
+  const Tensors parts = parts_of(transport, values.view(-1));
+  const at::Tensor& mine = parts[at_rank(transport)];
+  const Tensors all = buffers_like(transport, mine.clone());
+  exchange(transport, call, all_bytes(parts), all_bytes(all), [&] { reduce_all(mine, all, reduction); })();
+  exchange(transport, call, std::vector<Bytes>(parts.size(), bytes_of(mine)), all_bytes(parts), [] {})();
+}
+
+}  // namespace
+
+Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor,
+                const Reduction& reduction) {
+  if (tensor.nbytes() * static_cast<size_t>(transport.size()) <= kDirectBytes || transport.size() == 1) {
+    return all_reduce_directly(transport, call, tensor, reduction);
+  }
+  at::Tensor values = packed(tensor);
+  scale(reduction, values);
+  // Sums of complex numbers are sums of their parts.
+  const bool as_real = values.is_complex() && reduction.combine_op() == c10d::ReduceOp::SUM;
+  const at::Tensor numbers = as_real ? at::view_as_real(values) : values;
+  const auto store = [values, tensor] {
+    if (!values.is_same(tensor)) tensor.copy_(values);
+  };
+  if (!Transport::can_all_reduce(numbers.scalar_type(), reduction.combine_op())) {
+    return [=, &transport, &call] {
+      all_reduce_by_parts(transport, call, values, Reduction{reduction.op, 1, {}});
+      store();
+    };
+  }
+  const std::vector<Bytes> sizes(static_cast<size_t>(transport.size()), bytes_of(values));
+  return [=, &transport, &call, exchange = transport.begin(call, sizes, sizes)] {
+    transport.check(*exchange);
+    transport.all_reduce(call, numbers, reduction.combine_op());
+    finish_reduction(reduction, values, transport.size());
+    store();
+  };
+}
+
+Rest broadcast(Transport& transport, const Call& call, const at::Tensor& tensor, int root) {
+  std::vector<Bytes> to = nothing(transport), from = nothing(transport);
+  if (transport.rank() == root) {
+    to.assign(to.size(), bytes_of(packed(tensor)));
+    to[static_cast<size_t>(root)] = {};
+    return exchange(transport, call, std::move(to), std::move(from), [] {});
+  }
+  const Output output(tensor);
+  from[static_cast<size_t>(root)] = output.bytes();
+  return exchange(transport, call, std::move(to), std::move(from), [output] { output.store(); });
+}
+
+Rest reduce(Transport& transport, const Call& call, const at::Tensor& tensor, const Reduction& reduction,
+            int root) {
+  const at::Tensor mine = scaled(tensor, reduction);
+  std::vector<Bytes> to = nothing(transport);
+  if (transport.rank() != root) {
+    to[static_cast<size_t>(root)] = bytes_of(mine);
+    return exchange(transport, call, std::move(to), nothing(transport), [] {});
+  }
+  const Tensors all = buffers_like(transport, mine);
+  std::vector<Bytes> from = all_bytes(all);
+  from[static_cast<size_t>(root)] = {};
+  return exchange(transport, call, std::move(to), std::move(from), [=] {
+    const at::Tensor result = at::empty(mine.sizes(), mine.options());
+    reduce_all(result, all, reduction);
+    tensor.copy_(result);
+  });
+}
+
+Rest all_gather(Transport& transport, const Call& call, const Tensors& outputs, const at::Tensor& input) {
+  const std::vector<Output> results = as_outputs(outputs);
+  return exchange(transport, call, std::vector<Bytes>(outputs.size(), bytes_of(packed(input))),
+                  all_bytes(results), [results] { store_all(results); });
+}
+
+Rest gather(Transport& transport, const Call& call, const Tensors& outputs, const at::Tensor& input,
+            int root) {
+  const std::vector<Output> results = as_outputs(outputs);
+  std::vector<Bytes> to = nothing(transport);
+  to[static_cast<size_t>(root)] = bytes_of(packed(input));
+  return exchange(transport, call, std::move(to), results.empty() ? nothing(transport) : all_bytes(results),
+                  [results] { store_all(results); });
+}
+
+Rest scatter(Transport& transport, const Call& call, const at::Tensor& output, const Tensors& inputs,
+             int root) {
+  const Output result(output);
+  std::vector<Bytes> from = nothing(transport);
+  from[static_cast<size_t>(root)] = result.bytes();
+  return exchange(transport, call, inputs.empty() ? nothing(transport) : all_bytes(packed(inputs)),
+                  std::move(from), [result] { result.store(); });
+}
+
+Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& output, const Tensors& inputs,
+                    const Reduction& reduction) {
+  Tensors values;
+  for (const at::Tensor& input : inputs) values.push_back(scaled(input, reduction));
+  const at::Tensor mine = values[at_rank(transport)];
+  const bool large = std::all_of(values.begin(), values.end(), [&](const at::Tensor& value) {
+    return value.nbytes() == mine.nbytes() && value.nbytes() > kPieceBytes;
+  });
+  const Output result(output);
+  const at::Tensor reduced = result.buffer().view(-1);
+  if (!large) {
+    const Tensors all = buffers_like(transport, mine.view(-1));
+    return exchange(transport, call, all_bytes(values), all_bytes(all), [=] {
+      reduce_all(reduced, all, reduction);
+      result.store();
+    });
+  }
+  const std::vector<Bytes> sizes(values.size(), bytes_of(mine));
+  return [=, &transport, exchange = transport.begin(call, all_bytes(values), sizes)] {
+    const size_t element = mine.element_size();
+    transport.finish_in_pieces(*exchange, kPieceBytes, [&](size_t begin, const std::vector<Bytes>& pieces) {
+      Tensors all;
+      for (const Bytes& piece : pieces) {
+        all.push_back(
+            at::from_blob(piece.data, {static_cast<int64_t>(piece.size / element)}, mine.options()));
+      }
+      reduce_all(reduced.narrow(0, static_cast<int64_t>(begin / element), all[0].numel()), all, reduction);
+    });
+    result.store();
+  };
+}
+
+Rest all_to_all(Transport& transport, const Call& call, const Tensors& outputs, const Tensors& inputs) {
+  const std::vector<Output> results = as_outputs(outputs);
+  return exchange(transport, call, all_bytes(packed(inputs)), all_bytes(results),
+                  [results] { store_all(results); });
+}
+
+Rest barrier(Transport& transport, const Call& call) {
+  return exchange(transport, call, nothing(transport), nothing(transport), [] {});
+}
+
+}  // namespace openreg::distributed

@@ -1,0 +1,84 @@
+#include "distributed/message.h"
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace openreg::distributed {
+namespace {
+
+template <size_t N>
+void copy_text(char (&to)[N], const char* from) {
+  std::snprintf(to, N, "%s", from);
+}
+
+// The message comes from another process: its texts may lack their terminators.
+template <size_t N>
+std::string text_of(const char (&text)[N]) {
+  return {text, strnlen(text, N)};
+}
+
+const char* reduce_op_name(int64_t op) {
+  static constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",       "MAX",
+                                           "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
+  return op >= 0 && op < static_cast<int64_t>(std::size(kNames)) ? kNames[op] : "an unknown operation";
+}
+
+std::string describe(const Message& message) {
+  std::string text = text_of(message.name) + " #" + std::to_string(message.sequence);
+  if (message.reduce_op >= 0) text += std::string(" with ") + reduce_op_name(message.reduce_op);
+  if (message.tensors[0]) text += " of " + text_of(message.tensors);
+  if (message.root >= 0) text += " with root " + std::to_string(message.root);
+  if (message.site[0]) text += " at " + text_of(message.site);
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const Call& call) {
+  std::string text = std::string(call.name) + " #" + std::to_string(call.sequence);
+  if (!call.tensors.empty()) text += " of " + call.tensors;
+  if (!call.site.empty()) text += " at " + call.site;
+  return text;
+}
+
+Message::Message(const Call& call, uint64_t to_receiver, uint64_t from_receiver)
+    : sequence(call.sequence),
+      dtype(call.dtype),
+      reduce_op(call.reduce_op),
+      root(call.root),
+      bytes_to_receiver(to_receiver),
+      bytes_from_receiver(from_receiver) {
+  copy_text(name, call.name);
+  copy_text(tensors, call.tensors.c_str());
+  copy_text(site, call.site.c_str());
+}
+
+void check_match(int rank, const Message& mine, int peer, const Message& theirs) {
+  if (theirs.magic != Message::kMagic) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("rank ", peer, " sent a message that is not of occl; all ranks must use the same version"));
+  }
+  const bool same_call = std::strncmp(mine.name, theirs.name, sizeof(mine.name)) == 0 &&
+                         mine.sequence == theirs.sequence && mine.dtype == theirs.dtype &&
+                         mine.reduce_op == theirs.reduce_op && mine.root == theirs.root;
+  const bool same_size = mine.bytes_to_receiver == theirs.bytes_from_receiver &&
+                         mine.bytes_from_receiver == theirs.bytes_to_receiver;
+  if (same_call && same_size) [[likely]]
+    return;
+  std::string text = c10::str("the ranks do not match: rank ", rank, " called ", describe(mine),
+                              ", and rank ", peer, " called ", describe(theirs));
+  if (same_call) {
+    text += c10::str("; rank ", rank, " sends ", mine.bytes_to_receiver, " bytes to rank ", peer,
+                     ", which expects ", theirs.bytes_from_receiver, "; rank ", peer, " sends ",
+                     theirs.bytes_to_receiver, " bytes to rank ", rank, ", which expects ",
+                     mine.bytes_from_receiver);
+  }
+  text += ". All ranks of a group must call the same operations in the same order, with tensors that fit";
+  C10_THROW_ERROR(DistBackendError, text);
+}
+
+}  // namespace openreg::distributed

@@ -1,0 +1,221 @@
+"""Failures of a group: ranks that end, do not come, or call something else. Every other rank gets an error in time."""
+
+import contextlib
+import os
+import re
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import RankError, Ranks
+
+DEVICE = "openreg"
+TIMEOUT = 5  # of the groups in these tests, in seconds
+
+
+def ones(size):
+    return torch.ones(size, device=DEVICE)
+
+
+def collectives(world, size):
+    """Each collective, as a function that calls it asynchronously."""
+    parts = [ones(size) for _ in range(world)]
+    return {
+        "all_reduce": lambda: dist.all_reduce(ones(size), async_op=True),
+        "broadcast": lambda: dist.broadcast(ones(size), 0, async_op=True),
+        "reduce": lambda: dist.reduce(ones(size), 0, async_op=True),
+        "all_gather": lambda: dist.all_gather(parts, ones(size), async_op=True),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(
+            ones(size * world), ones(size), async_op=True
+        ),
+        "gather": lambda: dist.gather(ones(size), parts if dist.get_rank() == 0 else None, async_op=True),
+        "scatter": lambda: dist.scatter(ones(size), parts if dist.get_rank() == 0 else None, async_op=True),
+        "reduce_scatter": lambda: dist.reduce_scatter(ones(size), parts, async_op=True),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(
+            ones(size), ones(size * world), async_op=True
+        ),
+        "all_to_all": lambda: dist.all_to_all([ones(size) for _ in range(world)], parts, async_op=True),
+        "all_to_all_single": lambda: dist.all_to_all_single(
+            ones(size * world), ones(size * world), async_op=True
+        ),
+        "barrier": lambda: dist.barrier(async_op=True, device_ids=[dist.get_rank()]),
+        "send": lambda: dist.isend(ones(size), 1) if dist.get_rank() == 0 else dist.irecv(ones(size), 0),
+        "recv": lambda: dist.irecv(ones(size), 1) if dist.get_rank() == 0 else dist.isend(ones(size), 0),
+    }
+
+
+def call_with_a_dead_peer(rank, world, name, size):
+    """Rank 1 ends; the others call. Returns the error and the time until it was raised."""
+    tensor = ones(1)
+    dist.all_reduce(tensor)
+    torch.openreg.synchronize()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    start = time.perf_counter()
+    try:
+        collectives(world, size)[name]().wait()
+        torch.openreg.synchronize()
+    except Exception as error:
+        first = f"{type(error).__name__}: {error}", time.perf_counter() - start
+    else:
+        first = "no error", 0
+    # Later calls raise at once.
+    try:
+        dist.all_reduce(tensor)
+    except dist.DistBackendError as error:
+        return (*first, str(error))
+    return (*first, "no error")
+
+
+@pytest.mark.parametrize("name", collectives(2, 1))
+def test_a_dead_rank(name):
+    size = 200_000
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        ranks.start(call_with_a_dead_peer, name, size)
+        ((error, seconds, later),) = ranks.results([0])
+    assert re.search(rf"{name}.* #\d+ .*in the process group .* failed on rank 0: ", error) or (
+        name in ("send", "recv") and " failed on rank 0: " in error
+    ), error
+    assert "rank 1" in error and "test_group_failures.py" in error, error
+    assert seconds < TIMEOUT + 2
+    assert "cannot be used any more" in later
+
+
+def call_alone(rank, world):
+    if rank == 1:
+        time.sleep(TIMEOUT + 3)
+        return "", 0.0
+    start = time.perf_counter()
+    try:
+        dist.all_reduce(ones(10))
+        torch.openreg.synchronize()
+    except RuntimeError as error:
+        return str(error), time.perf_counter() - start
+    return "no error", 0.0
+
+
+def test_a_rank_that_does_not_come():
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        error, seconds = ranks.run(call_alone)[0]
+    assert "timed out" in error and "rank 1" in error and "all_reduce" in error, error
+    assert TIMEOUT - 1 < seconds < TIMEOUT + 2
+
+
+def mismatched(rank, world, case):
+    calls = {
+        "sizes": lambda: dist.all_reduce(ones(100_000 if rank else 100)),
+        "large sizes": lambda: dist.all_reduce(ones(100_000 if rank else 200_000)),
+        "dtypes": lambda: dist.all_reduce(ones(10).to(torch.float64 if rank else torch.float32)),
+        "operations": lambda: dist.all_reduce(ones(10)) if rank else dist.broadcast(ones(10), 0),
+        "reductions": lambda: dist.all_reduce(ones(10), dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM),
+        "roots": lambda: dist.broadcast(ones(10), rank),
+        "messages": lambda: dist.send(ones(300), 0) if rank else dist.recv(ones(3000), 1),
+    }
+    try:
+        calls[case]()
+        torch.openreg.synchronize()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+@pytest.mark.parametrize(
+    "case", ["sizes", "large sizes", "dtypes", "operations", "reductions", "roots", "messages"]
+)
+def test_ranks_that_do_not_match(case):
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        errors = ranks.run(mismatched, case)
+    if case == "messages":  # the sender is done before the receiver sees the size
+        errors = errors[:1]
+        assert "12000 bytes" in errors[0] and "1200 bytes" in errors[0], errors
+    else:
+        assert all("the ranks do not match" in error for error in errors), errors
+    assert all("test_group_failures.py" in error for error in errors), errors
+
+
+def abort(rank, world):
+    if rank == 1:
+        time.sleep(2)
+        return "", 0.0
+    tensor = ones(10)
+    work = dist.all_reduce(tensor, async_op=True)
+    time.sleep(0.2)
+    start = time.perf_counter()
+    dist.distributed_c10d._abort_process_group()
+    try:
+        work.wait()
+        torch.openreg.synchronize()
+    except RuntimeError as error:
+        return str(error), time.perf_counter() - start
+    return "no error", 0.0
+
+
+def test_abort():
+    with Ranks(2, timeout=30) as ranks:
+        ranks.start(abort)
+        error, seconds = ranks.results()[0]
+    assert "aborted" in error and seconds < 2, error
+
+
+def train_with_a_dead_peer(rank, world):
+    """No optimizer step with gradients that were not reduced."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100).to(DEVICE))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):  # the second step rebuilds the buckets, with a broadcast
+        optimizer.zero_grad()
+        model(ones((4, 100))).sum().backward()
+        optimizer.step()
+    torch.openreg.synchronize()
+    before = [parameter.detach().cpu() for parameter in model.parameters()]
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    optimizer.zero_grad()
+    try:
+        model(ones((4, 100))).sum().backward()
+        optimizer.step()
+        torch.openreg.synchronize()
+    except RuntimeError as error:
+        with contextlib.suppress(RuntimeError):  # another stream may have waited for the failed one
+            torch.openreg.synchronize()
+        after = [parameter.detach().cpu() for parameter in model.parameters()]
+        unchanged = all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+        return str(error), unchanged
+    return "no error", False
+
+
+def test_no_step_with_unreduced_gradients():
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        ranks.start(train_with_a_dead_peer)
+        ((error, unchanged),) = ranks.results([0])
+    assert "all_reduce" in error and unchanged, error
+
+
+def exit_with_pending_work(rank, world):
+    if rank == 0:
+        dist.all_reduce(ones(10), async_op=True)
+    return None
+
+
+def test_a_rank_exits_with_pending_work():
+    start = time.perf_counter()
+    ranks = Ranks(2, timeout=300)
+    ranks.run(exit_with_pending_work)
+    for process in ranks.processes[1:]:
+        process.kill()
+    ranks.pipes[0].close()  # rank 0 ends with an exception, with the operation pending
+    ranks.processes[0].join(20)
+    assert not ranks.processes[0].is_alive()
+    assert time.perf_counter() - start < 60
+
+
+def raise_error(rank, world):
+    raise KeyError(rank)
+
+
+def test_errors_of_ranks_are_reported(two):
+    with pytest.raises(RankError, match="KeyError: 1"):
+        two.run(raise_error)
