@@ -35,13 +35,12 @@ def register() -> None:
     fake = dist.Backend.backend_capability.get("fake")
     if fake is not None and DEVICE_NAME not in fake:
         fake.append(DEVICE_NAME)
-    _torch_register_backend = dist.ProcessGroup._register_backend
-    setattr(
-        dist.ProcessGroup, "_register_backend", functools.wraps(_torch_register_backend)(_register_backend)
-    )  # noqa: B010
-    config = dist.distributed_c10d.BackendConfig
+    group: Any = dist.ProcessGroup
+    _torch_register_backend = group._register_backend
+    group._register_backend = functools.wraps(_torch_register_backend)(_register_backend)
+    config: Any = dist.distributed_c10d.BackendConfig
     _torch_init_config = config.__init__
-    setattr(config, "__init__", functools.wraps(_torch_init_config)(_init_config))  # noqa: B010
+    config.__init__ = functools.wraps(_torch_init_config)(_init_config)
 
 
 def flight_records(group: "dist.ProcessGroup | None" = None) -> list[dict[str, Any]]:
