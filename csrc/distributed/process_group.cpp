@@ -276,7 +276,7 @@ Reduction ProcessGroupOCCL::prepare(const char* name, const c10d::ReduceOp& op, 
   Reduction reduction;
   reduction.op = op.op_;
   if (reduction.scales()) {
-    const auto* factor = static_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+    const auto* factor = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     TORCH_CHECK_VALUE(factor != nullptr, name, ": PREMUL_SUM has no factor");
     reduction.factor = factor->double_factor;
     if (factor->tensor_factor.defined()) {
@@ -492,8 +492,7 @@ WorkPtr ProcessGroupOCCL::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& options) {
   const bool one = inputs.size() == 1;
   Request request{one ? "reduce_scatter_tensor" : "reduce_scatter_tensor_coalesced",
-                  one ? c10d::OpType::_REDUCE_SCATTER_BASE : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                  inputs, outputs};
+                  one ? c10d::OpType::_REDUCE_SCATTER_BASE : c10d::OpType::COALESCED, inputs, outputs};
   request.timeout = options.timeout;
   request.reduce_op = options.reduceOp.op_;
   TORCH_CHECK_VALUE(inputs.size() == outputs.size(), request.name, ": there are ", inputs.size(),
