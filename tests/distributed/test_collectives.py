@@ -5,6 +5,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
+from torch_openreg._torch_versions import RELEASE
+
 DEVICE = "openreg"
 OPS = {
     "SUM": dist.ReduceOp.SUM,
@@ -368,7 +370,9 @@ def asynchronous(rank, world):
     if rank == 0 and torch.openreg.get_schedule().name != "blocking":
         assert called < 0.3 and not work.is_completed()
     assert result.unique().cpu().tolist() == [2 * world]
-    assert work.is_completed() and work.is_success() and work.exception() is None
+    assert work.is_completed() and work.is_success()
+    if RELEASE >= (2, 13):  # pybind11 did not know the type before
+        assert work.exception() is None
     assert work.get_future().wait()[0] is not None
 
 

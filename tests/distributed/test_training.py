@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from torch_openreg._torch_versions import RELEASE
+
 DEVICE = "openreg"
 
 
@@ -273,6 +275,9 @@ def load_checkpoint(rank, world, folder):
     same([parameter.full_tensor() for parameter in model.parameters()], make_model().parameters())
 
 
+@pytest.mark.skipif(
+    RELEASE < (2, 13), reason="checkpoints of torch 2.11 copy only tensors of CUDA to the CPU"
+)
 def test_checkpoints_between_world_sizes(two, four, tmp_path):
     two.run(checkpoint, str(tmp_path))
     four.run(load_checkpoint, str(tmp_path))
