@@ -24,6 +24,7 @@ _classes: Any = None  # this module, once the classes of the extension module ar
 _gloo_device: Any = None
 _torch_register_backend: Any = None
 _torch_init_config: Any = None
+_names_no_backend = False
 
 
 def register() -> None:
@@ -63,9 +64,13 @@ def _create(options: Any, backend_options: Any) -> Any:
         # A process that exits does not wait for operations that other ranks have not joined.
         atexit.register(_classes._abort_all)
     timeout = options.timeout if backend_options is None else backend_options._timeout
-    # Without the prefix, the ranks of a restarted elastic job would read the addresses of the ranks before it.
-    store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), options.store)
+    store = _of_this_start(options.store)
     return _classes._create_process_group(store, options.group_rank, options.group_size, timeout, _make_gloo)
+
+
+def _of_this_start(store: "dist.Store") -> "dist.Store":
+    """Without the prefix, the ranks of a restarted elastic job would read the addresses of the ranks before it."""
+    return dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
 
 
 def _make_gloo(store: "dist.Store", rank: int, size: int, timeout: datetime.timedelta) -> Any:
@@ -81,19 +86,24 @@ def _make_gloo(store: "dist.Store", rank: int, size: int, timeout: datetime.time
     return gloo(store, rank, size, options)
 
 
-def _register_backend(self: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:
-    """Makes occl the default backend of its group, as NCCL is. Before torch 2.14, torch looks for Gloo there."""
-    _torch_register_backend(self, device, backend_type, backend)
-    if _classes is not None and isinstance(backend, _classes.ProcessGroupOCCL):
-        self._set_default_backend(backend_type)
-
-
 def _init_config(self: Any, backend: Any) -> None:
-    """If the program names no backend, CPU tensors get Gloo.
-
-    torch takes only the backend of the accelerator, so that a program with CPU tensors would fail as soon as the device
-    is installed.
-    """
+    """Notes whether the program has named a backend. torch creates the group of a configuration right after it."""
+    global _names_no_backend
     _torch_init_config(self, backend)
-    if str(backend) == dist.Backend.UNDEFINED and DEVICE_NAME in self.device_backend_map:
-        self.device_backend_map = {"cpu": dist.Backend(dist.Backend.GLOO), **self.device_backend_map}
+    _names_no_backend = str(backend) == dist.Backend.UNDEFINED
+
+
+def _register_backend(self: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:
+    """Adds what torch does only for NCCL: the default backend of the group, and Gloo for CPU tensors.
+
+    If the program names no backend, torch takes only that of the accelerator. So a program with CPU tensors would fail as
+    soon as the device is installed.
+    """
+    _torch_register_backend(self, device, backend_type, backend)
+    if _classes is None or not isinstance(backend, _classes.ProcessGroupOCCL):
+        return
+    self._set_default_backend(backend_type)
+    if _names_no_backend:
+        store = dist.PrefixStore("cpu", _of_this_start(self.get_group_store()))
+        gloo = _make_gloo(store, backend.rank(), backend.size(), backend.options._timeout)
+        _torch_register_backend(self, torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
