@@ -53,12 +53,14 @@ std::vector<Output> as_outputs(const Tensors& tensors) {
 
 std::vector<Bytes> all_bytes(const Tensors& tensors) {
   std::vector<Bytes> result;
+  result.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) result.push_back(bytes_of(tensor));
   return result;
 }
 
 std::vector<Bytes> all_bytes(const std::vector<Output>& outputs) {
   std::vector<Bytes> result;
+  result.reserve(outputs.size());
   for (const Output& output : outputs) result.push_back(output.bytes());
   return result;
 }

@@ -374,6 +374,7 @@ WorkPtr ProcessGroupOCCL::allgather_coalesced(std::vector<Tensors>& outputs, Ten
     check_same_size(request.name, per_input[i][static_cast<size_t>(rank_)], inputs[i]);
   }
   std::vector<Tensors> targets;
+  targets.reserve(per_input.size());
   for (const Tensors& list : per_input) targets.push_back(aliases(list, true));
   request.body = [targets, inputs = aliases(inputs, false)](Transport& transport, const Call& call) {
     return in_order(inputs.size(), [=, &transport, &call](size_t i) {
