@@ -196,3 +196,24 @@ def test_lstm_kernel_uses_the_grad_mode_of_the_launching_thread(seed):
                 torch.openreg.synchronize()
             output.sum().backward()
         torch.openreg.synchronize()
+
+
+def test_multihead_attention_for_inference():
+    torch.manual_seed(0)
+    module = torch.nn.MultiheadAttention(96, 16, batch_first=True).eval()
+    x = torch.randn(8, 32, 96)
+    with torch.no_grad():
+        expected, _ = module(x, x, x, need_weights=False)
+        result, weights = module.to("openreg")(*[x.to("openreg")] * 3, need_weights=False)
+    assert weights is None
+    torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_attention_with_symbolic_sizes():
+    def attention(q):
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    compiled = torch.compile(attention, backend="eager", dynamic=True)
+    for length in (8, 9, 10):
+        q = torch.randn(2, 2, length, 16)
+        torch.testing.assert_close(compiled(q.to("openreg")).cpu(), attention(q))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from blocked_stream import held
 from captures import capture
+from interpreter import execute
 
 DEVICE = "openreg"
 
@@ -108,3 +109,19 @@ def test_error_checks_are_rejected_in_a_capture(name, each_schedule):
     with pytest.raises(RuntimeError, match=r"is invalid: .*the operator 'aten::"):
         capture(lambda: call(a))
     assert capture(lambda: linalg.inv_ex(a))[1][1].item() == 0
+
+
+LARGE_BATCH = """
+import torch
+assert torch.get_num_threads() > 1
+x = (torch.eye(616) * 2 + torch.ones(616, 616) / 616).repeat(8, 1, 1)
+expected = torch.linalg.lu_factor_ex(x[:1]).pivots.expand(8, 616)
+for _ in range(5):
+    assert torch.equal(torch.linalg.lu_factor_ex(x.to("openreg")).pivots.cpu(), expected)
+"""
+
+
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="MKL is wrong only with several threads")
+def test_large_batches_with_several_threads():
+    """at::set_num_threads breaks MKL's LU; the device does not call it."""
+    execute(LARGE_BATCH)

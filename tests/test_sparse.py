@@ -77,3 +77,15 @@ def test_sparse_tensors_on_a_device_that_is_not_current():
     torch.testing.assert_close(second.to_dense().cpu(), cpu.to_dense())
     torch.testing.assert_close((second + second).to_dense().cpu(), 2 * cpu.to_dense())
     torch.testing.assert_close(second.to_dense().to_sparse().to_dense().cpu(), cpu.to_dense())
+
+
+def test_views_of_pending_tensors():
+    """unsqueeze and permute compute new indices, in stream order."""
+    indices = torch.tensor([[0, 0, 1], [0, 1, 2]]).to("openreg")
+    values = torch.ones(3, device="openreg")
+    for _ in range(20):
+        torch.openreg._sleep(100_000)
+        sparse = torch.sparse_coo_tensor(indices * 1, values * 1, (2, 3)).coalesce()
+        sparse._indices().clone()  # its memory is free while the kernel is pending
+        assert sparse.unsqueeze(0)._indices().cpu().tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 2]]
+        assert sparse.permute(1, 0)._indices().cpu().tolist() == [[0, 1, 2], [0, 0, 1]]

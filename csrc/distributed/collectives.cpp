@@ -2,9 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace openreg::distributed {
 namespace {
@@ -168,43 +168,44 @@ Rest all_reduce_directly(Transport& transport, const Call& call, const at::Tenso
   });
 }
 
-// Every rank reduces a part of the values, and all ranks get all parts. For dtypes that Gloo lacks.
-void all_reduce_by_parts(Transport& transport, const Call& call, const at::Tensor& values,
-                         const Reduction& reduction) {
-  const Tensors parts = parts_of(transport, values.view(-1));
-  const at::Tensor& mine = parts[at_rank(transport)];
-  const Tensors all = buffers_like(transport, mine.clone());
-  exchange(transport, call, all_bytes(parts), all_bytes(all), [&] { reduce_all(mine, all, reduction); })();
-  exchange(transport, call, std::vector<Bytes>(parts.size(), bytes_of(mine)), all_bytes(parts), [] {})();
+// Reduces the pieces that all ranks have sent into a contiguous tensor.
+Transport::Consume reduce_pieces(const at::Tensor& result, const Reduction& reduction) {
+  return [=](size_t begin, const std::vector<Bytes>& pieces) {
+    const size_t element = result.element_size();
+    Tensors all;
+    for (const Bytes& piece : pieces) {
+      all.push_back(
+          at::from_blob(piece.data, {static_cast<int64_t>(piece.size / element)}, result.options()));
+    }
+    reduce_all(result.narrow(0, static_cast<int64_t>(begin / element), all[0].numel()), all, reduction);
+  };
 }
 
 }  // namespace
 
+// A large tensor: every rank reduces a part of it, and then all ranks get all parts.
 Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor,
                 const Reduction& reduction) {
   if (tensor.nbytes() * static_cast<size_t>(transport.size()) <= kDirectBytes || transport.size() == 1) {
     return all_reduce_directly(transport, call, tensor, reduction);
   }
-  at::Tensor values = packed(tensor);
+  const at::Tensor values = packed(tensor);
   scale(reduction, values);
-  // Sums of complex numbers are sums of their parts.
-  const bool as_real = values.is_complex() && reduction.combine_op() == c10d::ReduceOp::SUM;
-  const at::Tensor numbers = as_real ? at::view_as_real(values) : values;
-  const auto store = [values, tensor] {
+  const Tensors parts = parts_of(transport, values.view(-1));
+  const at::Tensor mine = parts[at_rank(transport)];
+  const std::vector<Bytes> sizes(parts.size(), bytes_of(mine));
+  return [=, &transport, exchange = transport.begin(call, all_bytes(parts), sizes)] {
+    // The result replaces the values of this rank, so each piece of them is copied before.
+    const Bytes own = bytes_of(at::empty({static_cast<int64_t>(kPieceBytes)}, at::kByte));
+    const Transport::Consume reduce_piece = reduce_pieces(mine, reduction);
+    transport.finish_in_pieces(*exchange, kPieceBytes, [&](size_t begin, std::vector<Bytes> pieces) {
+      Bytes& piece = pieces[at_rank(transport)];
+      std::memcpy(own.data, piece.data, piece.size);
+      piece.data = own.data;
+      reduce_piece(begin, pieces);
+    });
+    transport.share(*exchange, bytes_of(mine), all_bytes(parts));
     if (!values.is_same(tensor)) tensor.copy_(values);
-  };
-  if (!Transport::can_all_reduce(numbers.scalar_type(), reduction.combine_op())) {
-    return [=, &transport, &call] {
-      all_reduce_by_parts(transport, call, values, Reduction{reduction.op, 1, {}});
-      store();
-    };
-  }
-  const std::vector<Bytes> sizes(static_cast<size_t>(transport.size()), bytes_of(values));
-  return [=, &transport, &call, exchange = transport.begin(call, sizes, sizes)] {
-    transport.check(*exchange);
-    transport.all_reduce(call, numbers, reduction.combine_op());
-    finish_reduction(reduction, values, transport.size());
-    store();
   };
 }
 
@@ -281,15 +282,7 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
   }
   const std::vector<Bytes> sizes(values.size(), bytes_of(mine));
   return [=, &transport, exchange = transport.begin(call, all_bytes(values), sizes)] {
-    const size_t element = mine.element_size();
-    transport.finish_in_pieces(*exchange, kPieceBytes, [&](size_t begin, const std::vector<Bytes>& pieces) {
-      Tensors all;
-      for (const Bytes& piece : pieces) {
-        all.push_back(
-            at::from_blob(piece.data, {static_cast<int64_t>(piece.size / element)}, mine.options()));
-      }
-      reduce_all(reduced.narrow(0, static_cast<int64_t>(begin / element), all[0].numel()), all, reduction);
-    });
+    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_pieces(reduced, reduction));
     result.store();
   };
 }

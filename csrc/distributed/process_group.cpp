@@ -239,6 +239,7 @@ WorkPtr ProcessGroupOCCL::submit(Request request) {
   call.tensors = describe(described);
   call.reduce_op = request.reduce_op;
   call.root = request.root;
+  call.count = request.count;
   call.site = launch_site();
   call.timeout = request.timeout.count() > 0 ? request.timeout : options_->timeout;
 
@@ -318,6 +319,7 @@ WorkPtr ProcessGroupOCCL::allreduce_coalesced(Tensors& tensors,
                   tensors};
   request.timeout = options.timeout;
   request.reduce_op = options.reduceOp.op_;
+  request.count = tensors.empty() ? 0 : tensors[0].numel();
   std::vector<Reduction> reductions;
   for (const at::Tensor& tensor : tensors) {
     reductions.push_back(prepare(request.name, options.reduceOp, tensor, request.inputs));

@@ -117,6 +117,7 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
     Milliseconds timeout{-1};
     int64_t reduce_op = -1;
     int64_t root = -1;
+    int64_t count = -1;
     Direction direction = Direction::kCollective;
     int peer = -1;
     int tag = 0;

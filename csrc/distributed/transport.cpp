@@ -174,12 +174,17 @@ Transport::~Transport() = default;
 class Transport::Exchange {
  public:
   Exchange(Transport& transport, const Call& call, std::vector<Bytes> to, std::vector<Bytes> from)
-      : call_(call), to(std::move(to)), from(std::move(from)), pending(transport, call) {}
+      : to(std::move(to)), from(std::move(from)), pending(transport, call) {}
 
- private:
-  const Call call_;  // `pending` refers to it
+  /// Waits for the messages of the other ranks, and compares them.
+  void check(int rank) {
+    pending.wait();
+    const auto& [mine, theirs] = pending.messages();
+    for (size_t peer = 0; peer < to.size(); ++peer) {
+      if (static_cast<int>(peer) != rank) check_match(rank, mine[peer], static_cast<int>(peer), theirs[peer]);
+    }
+  }
 
- public:
   const std::vector<Bytes> to;
   const std::vector<Bytes> from;
   Pending pending;
@@ -207,16 +212,8 @@ std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vec
   return exchange;
 }
 
-void Transport::check(Exchange& exchange) {
-  exchange.pending.wait();
-  const auto& [mine, theirs] = exchange.pending.messages();
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) check_match(rank_, mine[peer], peer, theirs[peer]);
-  }
-}
-
 void Transport::finish(Exchange& exchange) {
-  check(exchange);
+  exchange.check(rank_);
   const auto& [to, from] = std::tie(exchange.to, exchange.from);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) {
@@ -236,8 +233,10 @@ void Transport::finish(Exchange& exchange) {
 }
 
 void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume) {
-  check(exchange);
-  const size_t total = exchange.to[static_cast<size_t>(rank_)].size;
+  exchange.check(rank_);
+  const size_t mine = exchange.to[static_cast<size_t>(rank_)].size;
+  size_t largest = 0;
+  for (const Bytes& bytes : exchange.to) largest = std::max(largest, bytes.size);
   // Two sets of buffers: one is consumed while the other is filled.
   std::vector<Bytes> buffers[2];
   for (std::vector<Bytes>& set : buffers) {
@@ -246,57 +245,42 @@ void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume
     }
   }
   const auto part = [&](const Bytes& bytes, size_t begin) {
-    return Bytes{static_cast<char*>(bytes.data) + begin, std::min(piece, total - begin), bytes.owner};
+    return Bytes{static_cast<char*>(bytes.data) + begin, std::min(piece, bytes.size - begin), bytes.owner};
   };
   std::vector<size_t> ends;  // operations of each piece
   const auto post = [&](size_t begin) {
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_) continue;
-      const Bytes& buffer = buffers[begin / piece % 2][static_cast<size_t>(peer)];
-      exchange.pending.recv(peer, kDataTag, {buffer.data, std::min(piece, total - begin), buffer.owner});
-      exchange.pending.send(peer, kDataTag, part(exchange.to[static_cast<size_t>(peer)], begin));
+    for (size_t peer = 0; peer < exchange.to.size(); ++peer) {
+      if (static_cast<int>(peer) == rank_) continue;
+      const Bytes& buffer = buffers[begin / piece % 2][peer];
+      const Bytes& sent = exchange.to[peer];
+      if (begin < mine) {
+        exchange.pending.recv(static_cast<int>(peer), kDataTag,
+                              {buffer.data, std::min(piece, mine - begin), buffer.owner});
+      }
+      if (begin < sent.size) exchange.pending.send(static_cast<int>(peer), kDataTag, part(sent, begin));
     }
     ends.push_back(exchange.pending.count());
   };
   post(0);
-  for (size_t begin = 0; begin < total; begin += piece) {
+  for (size_t begin = 0; begin < largest; begin += piece) {
     exchange.pending.wait(ends[begin / piece]);
+    if (begin + piece < largest) post(begin + piece);
+    if (begin >= mine) continue;
     std::vector<Bytes> pieces = buffers[begin / piece % 2];
     pieces[static_cast<size_t>(rank_)] = part(exchange.to[static_cast<size_t>(rank_)], begin);
-    if (begin + piece < total) post(begin + piece);
+    for (Bytes& bytes : pieces) bytes.size = std::min(piece, mine - begin);
     consume(begin, pieces);
   }
 }
 
-bool Transport::can_all_reduce(c10::ScalarType dtype, c10d::ReduceOp::RedOpType op) {
-  switch (dtype) {
-    case c10::kFloat:
-    case c10::kDouble:
-    case c10::kHalf:
-    case c10::kBFloat16:
-    case c10::kChar:
-    case c10::kByte:
-    case c10::kInt:
-    case c10::kLong:
-      return op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::PRODUCT || op == c10d::ReduceOp::MIN ||
-             op == c10d::ReduceOp::MAX;
-    default:
-      return false;
+void Transport::share(Exchange& exchange, const Bytes& mine, const std::vector<Bytes>& from) {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && from[peer].size > 0) exchange.pending.recv(peer, kDataTag, from[peer]);
   }
-}
-
-void Transport::all_reduce(const Call& call, const at::Tensor& contiguous, c10d::ReduceOp::RedOpType op) {
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  options.timeout = call.timeout;
-  std::vector<at::Tensor> tensors{contiguous};
-  auto work = gloo_->allreduce(tensors, options);
-  try {
-    work->wait();
-  } catch (const std::exception& error) {
-    C10_THROW_ERROR(DistBackendError,
-                    "could not continue; a process of the group may have ended (" + reason_of(error) + ")");
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && mine.size > 0) exchange.pending.send(peer, kDataTag, mine);
   }
+  exchange.pending.wait();
 }
 
 void Transport::send(const Call& call, int peer, int tag, const Bytes& bytes) {

@@ -5,7 +5,7 @@
 // After an exception the group cannot be used any more: Gloo may still access the buffers, so the caller
 // passes them to keep().
 //
-// Thread safety: one exchange or all_reduce at a time; sends and receives of different peers, directions or
+// Thread safety: one exchange at a time; sends and receives of different peers, directions or
 // tags from any thread.
 #pragma once
 
@@ -50,18 +50,15 @@ class Transport {
   std::shared_ptr<Exchange> begin(const Call& call, std::vector<Bytes> to, std::vector<Bytes> from);
   /// Checks that the calls of all ranks match, and moves the data.
   void finish(Exchange& exchange);
-  /// Only checks that the calls match.
-  void check(Exchange& exchange);
 
   /// As finish, but receives the data in pieces of `piece` bytes, which replace each other. `consume` gets
-  /// the begin of a piece, and its memory by rank; that of this rank is in `to`. All parts have the same
-  /// size.
+  /// the begin of a piece, and its memory by rank; that of this rank is in `to`. All ranks send the same
+  /// number of bytes to this one.
   using Consume = std::function<void(size_t begin, const std::vector<Bytes>& pieces)>;
   void finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume);
 
-  /// Gloo's own algorithm, for the dtypes that it supports. The calls have been checked.
-  void all_reduce(const Call& call, const at::Tensor& contiguous, c10d::ReduceOp::RedOpType op);
-  static bool can_all_reduce(c10::ScalarType dtype, c10d::ReduceOp::RedOpType op);
+  /// Moves more data of a finished exchange: sends mine to all other ranks, and receives from[i] from rank i.
+  void share(Exchange& exchange, const Bytes& mine, const std::vector<Bytes>& from);
 
   void send(const Call& call, int peer, int tag, const Bytes& bytes);
   /// Returns the rank of the sender.

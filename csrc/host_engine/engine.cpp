@@ -60,7 +60,8 @@ class Call {
                                 "' is not available on ", OR_DEVICE_NAME,
                                 ": it has neither a kernel for the device nor one for the CPU");
     DeviceScope scope(device_);
-    if (traits_.kind == ExecutionKind::View) {
+    // A view of a sparse tensor has new indices or values, which a kernel computes.
+    if (traits_.kind == ExecutionKind::View && dense_) {
       const DispatchKeyGuard below;
       call_cpu_kernel();
       return;
@@ -160,9 +161,6 @@ class Call {
     if (is_composite(tensor)) {
       return prepare_wrapper(tensor, kInList, writes);
     }
-    TORCH_CHECK(!traits_.has(OpFlag::kIndexing) || device_ < 0 || device_ == tensor.device().index(),
-                "indices should be either on cpu or on the same device as the indexed tensor (",
-                c10::Device(kDevice, device_), ")");
     note_device(device_, tensor.device(), traits_);
     at::Tensor alias = alias_for(tensor, writes);
     keep(tensor, alias, kInList, writes);
@@ -220,8 +218,9 @@ class Call {
       }
     }
     // Pointwise operators check all tensors first.
-    TORCH_CHECK(!has_host_output() || op_.hasTag(at::Tag::pointwise), "Expected out tensor to have device ",
-                device, ", but got ", *host_, " instead: all tensors must be on the same device");
+    TORCH_CHECK(!has_host_output() || op_.hasTag(at::Tag::pointwise),
+                "Expected all tensors to be on the same device. Expected out tensor to have device ", device,
+                ", but got ", *host_, " instead");
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                 device, " and ", *host_, "! (when checking arguments of ", traits_.name, ")");
   }

@@ -56,6 +56,11 @@ class LaunchSettingsGuard {
     if (C10_UNLIKELY(mode_before_ != float_mode)) {
       set_float_mode(float_mode);
     }
+    // at::set_num_threads also changes settings of MKL, after which its LU of large batches is wrong. So it
+    // is called only if the program has changed the number of threads.
+    if (C10_UNLIKELY(is_worker() && thread_state.num_threads == 0)) {
+      thread_state.num_threads = at::get_num_threads();
+    }
     const int now = is_worker() ? thread_state.num_threads : at::get_num_threads();
     if (C10_UNLIKELY(now != threads)) {
       threads_before_ = now;

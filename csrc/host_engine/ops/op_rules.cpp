@@ -69,6 +69,10 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_nested_view_from_buffer*", .flag = kTakesHostTensors, .reason = kHostSizes, .torch = kTorch},
 
     {.pattern = "aten::binomial", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::_native_multi_head_attention*",
+     .flag = kShapesFromKernel,
+     .reason = kWrongMeta,
+     .torch = kTorch},
     {.pattern = "aten::_sample_dirichlet", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "*native_batch_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::_batch_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},

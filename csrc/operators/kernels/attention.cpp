@@ -57,9 +57,16 @@ bool mask_fits(const Tensor& mask, const Tensor& query, const Tensor& key) {
 
 bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask,
                        bool grouped) {
+  // The checks below would make the sizes of a traced program constant.
+  const bool symbolic =
+      query.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      key.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      value.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      (mask.has_value() && mask->defined() && mask->unsafeGetTensorImpl()->has_symbolic_sizes_strides());
   const auto dtype = query.scalar_type();
-  return at::isFloatingType(dtype) && dtype == key.scalar_type() && dtype == value.scalar_type() &&
-         has_heads(query) && has_heads(key) && has_heads(value) && sizes_fit(query, key, value, grouped) &&
+  return !symbolic && at::isFloatingType(dtype) && dtype == key.scalar_type() &&
+         dtype == value.scalar_type() && has_heads(query) && has_heads(key) && has_heads(value) &&
+         sizes_fit(query, key, value, grouped) &&
          (!mask.has_value() || !mask->defined() || mask_fits(*mask, query, key));
 }
 
