@@ -18,6 +18,7 @@ struct Call {
   int64_t dtype = -1;     // c10::ScalarType; -1: without a tensor
   int64_t reduce_op = -1;
   int64_t root = -1;
+  int64_t tensor_count = 0;
   int64_t count = -1;   // of elements, if it must be the same on all ranks
   std::string tensors;  // "float32[4, 4]"
   std::string site;     // "train.py:12 in step"

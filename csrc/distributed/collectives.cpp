@@ -34,8 +34,9 @@ Tensors packed(const Tensors& inputs) {
 /// A contiguous tensor that becomes the value of `target`: itself, or a buffer that store() copies.
 class Output {
  public:
-  explicit Output(const at::Tensor& target)
-      : target_(target), buffer_(is_plain(target) ? target : at::empty(target.sizes(), target.options())) {}
+  explicit Output(const at::Tensor& target, bool in_place = true)
+      : target_(target),
+        buffer_(in_place && is_plain(target) ? target : at::empty(target.sizes(), target.options())) {}
   const at::Tensor& buffer() const { return buffer_; }
   Bytes bytes() const { return bytes_of(buffer_); }
   void store() const {
@@ -46,6 +47,11 @@ class Output {
   at::Tensor target_;
   at::Tensor buffer_;
 };
+
+bool shares_memory(const at::Tensor& output, const Tensors& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const at::Tensor& input) { return input.is_alias_of(output); });
+}
 
 std::vector<Output> as_outputs(const Tensors& tensors) {
   return {tensors.begin(), tensors.end()};
@@ -271,7 +277,8 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
   const bool large = std::all_of(values.begin(), values.end(), [&](const at::Tensor& value) {
     return value.nbytes() == mine.nbytes() && value.nbytes() > kPieceBytes;
   });
-  const Output result(output);
+  // An output inside of an input would be written while the input is sent or reduced.
+  const Output result(output, !shares_memory(output, values));
   const at::Tensor reduced = result.buffer().view(-1);
   if (!large) {
     const Tensors all = buffers_like(transport, mine.view(-1));
@@ -288,7 +295,8 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
 }
 
 Rest all_to_all(Transport& transport, const Call& call, const Tensors& outputs, const Tensors& inputs) {
-  const std::vector<Output> results = as_outputs(outputs);
+  std::vector<Output> results;
+  for (const at::Tensor& output : outputs) results.emplace_back(output, !shares_memory(output, inputs));
   return exchange(transport, call, all_bytes(packed(inputs)), all_bytes(results),
                   [results] { store_all(results); });
 }

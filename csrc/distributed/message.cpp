@@ -49,6 +49,7 @@ Message::Message(const Call& call, uint64_t to_receiver, uint64_t from_receiver)
       dtype(call.dtype),
       reduce_op(call.reduce_op),
       root(call.root),
+      tensor_count(call.tensor_count),
       count(call.count),
       bytes_to_receiver(to_receiver),
       bytes_from_receiver(from_receiver) {
@@ -66,7 +67,7 @@ void check_match(int rank, const Message& mine, int peer, const Message& theirs)
   const bool same_call = std::strncmp(mine.name, theirs.name, sizeof(mine.name)) == 0 &&
                          mine.sequence == theirs.sequence && mine.dtype == theirs.dtype &&
                          mine.reduce_op == theirs.reduce_op && mine.root == theirs.root &&
-                         mine.count == theirs.count;
+                         mine.tensor_count == theirs.tensor_count && mine.count == theirs.count;
   const bool same_size = mine.bytes_to_receiver == theirs.bytes_from_receiver &&
                          mine.bytes_from_receiver == theirs.bytes_to_receiver;
   if (same_call && same_size) [[likely]]

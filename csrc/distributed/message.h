@@ -12,7 +12,7 @@
 namespace openreg::distributed {
 
 struct Message {
-  static constexpr size_t kInlineBytes = 640;
+  static constexpr size_t kInlineBytes = 632;
   static constexpr uint32_t kMagic = 0x4f43434c;
 
   uint32_t magic = kMagic;
@@ -21,6 +21,7 @@ struct Message {
   int64_t dtype = 0;
   int64_t reduce_op = 0;
   int64_t root = 0;
+  int64_t tensor_count = 0;
   int64_t count = 0;
   uint64_t bytes_to_receiver = 0;    // that the sender sends to the receiver of this message
   uint64_t bytes_from_receiver = 0;  // that the sender expects from it

@@ -3,12 +3,12 @@
 #include "common/check.h"
 #include "common/gil_release.h"
 #include "device/on_device.h"
-#include "distributed/work.h"
 #include "kernel/arg_alias.h"
 #include "kernel/launch_site.h"
 #include "stream/capture.h"
 #include "stream/stream.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/StreamGuard.h>
 
@@ -73,9 +73,9 @@ std::string describe(const Tensors& tensors) {
   return text;
 }
 
-std::vector<c10::Storage> storages_of(const Tensors& a, const Tensors& b) {
+std::vector<c10::Storage> storages_of(std::initializer_list<const Tensors*> lists) {
   std::vector<c10::Storage> result;
-  for (const Tensors* tensors : {&a, &b}) {
+  for (const Tensors* tensors : lists) {
     for (const at::Tensor& tensor : *tensors) result.push_back(tensor.storage());
   }
   return result;
@@ -126,7 +126,6 @@ struct ProcessGroupOCCL::CommStream {
 
   c10::Stream stream;
   std::shared_ptr<c10::Event> end;
-  uint64_t operations = 0;
 };
 
 ProcessGroupOCCL::ProcessGroupOCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -187,7 +186,7 @@ WorkPtr ProcessGroupOCCL::endCoalescing() {
 
 uint64_t ProcessGroupOCCL::getSequenceNumberForGroup() {
   std::lock_guard lock(mutex_);
-  return collectives_;
+  return orders_[OrderKey{Direction::kCollective, -1, 0}].operations;
 }
 
 void ProcessGroupOCCL::abort() {
@@ -203,7 +202,7 @@ void ProcessGroupOCCL::shutdown() {
 
 ProcessGroupOCCL::CommStream& ProcessGroupOCCL::comm_stream(const StreamKey& key) {
   std::unique_ptr<CommStream>& found = streams_[key];
-  if (!found) found = std::make_unique<CommStream>(std::get<c10::DeviceIndex>(key));
+  if (!found) found = std::make_unique<CommStream>(key.first);
   return *found;
 }
 
@@ -221,6 +220,11 @@ c10::Device ProcessGroupOCCL::check_tensors(const Request& request) const {
                         ": the tensors of this rank are on two devices, ", *device, " and ", tensor.device());
     }
   }
+  for (const at::Tensor& tensor : request.outputs) {
+    TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, request.name,
+                      ": several elements of an output of size ", tensor.sizes(), " and strides ",
+                      tensor.strides(), " have the same memory; pass a clone");
+  }
   return device.value_or(c10::Device(kDevice, current_device()));
 }
 
@@ -229,7 +233,6 @@ WorkPtr ProcessGroupOCCL::submit(Request request) {
   const c10::Device device = check_tensors(request);
   check_uncaptured(device.index(), std::string("the collective ") + request.name);
   const c10::Stream current = current_stream(device.index());
-  const bool collective = request.direction == Direction::kCollective;
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                          std::vector<c10::Device>{device});
   Call call;
@@ -237,6 +240,8 @@ WorkPtr ProcessGroupOCCL::submit(Request request) {
   const Tensors& described = request.inputs.empty() ? request.outputs : request.inputs;
   call.dtype = described.empty() ? -1 : static_cast<int64_t>(described[0].scalar_type());
   call.tensors = describe(described);
+  // Only the root of a scatter has inputs, and only the root of a gather has outputs.
+  call.tensor_count = request.root >= 0 ? 1 : static_cast<int64_t>(described.size());
   call.reduce_op = request.reduce_op;
   call.root = request.root;
   call.count = request.count;
@@ -245,18 +250,19 @@ WorkPtr ProcessGroupOCCL::submit(Request request) {
 
   const GilRelease waiting;  // under the blocking schedule, a launch waits
   std::lock_guard lock(mutex_);
-  CommStream& comm = comm_stream({device.index(), request.direction, request.peer, request.tag});
-  call.sequence = collective ? ++collectives_ : ++comm.operations;
-  auto operation = std::make_shared<Operation>(state_, transport_, std::move(call), std::move(request.body),
-                                               storages_of(request.inputs, request.outputs));
+  const OrderKey key{request.direction, request.peer, request.tag};
+  CommStream& comm = comm_stream({device.index(), key});
+  Order& order = orders_[key];
+  call.sequence = ++order.operations;
+  auto operation =
+      std::make_shared<Operation>(state_, transport_, std::move(call), std::move(request.body),
+                                  storages_of({&request.inputs, &request.outputs, &request.factors}));
   c10::Event ready(kDevice);
   ready.record(current);
   ready.block(comm.stream);
-  if (collective) {
-    // Another device of this process had the previous collective; the order of the calls counts.
-    if (last_ && last_ != &comm) last_->end->block(comm.stream);
-    last_ = &comm;
-  }
+  // Another device of this process had the previous operation; the order of the calls counts.
+  if (order.last && order.last != &comm) order.last->end->block(comm.stream);
+  order.last = &comm;
   operation->launch(comm.stream);
   comm.end = std::make_shared<c10::Event>(kDevice);
   comm.end->record(comm.stream);
@@ -265,8 +271,8 @@ WorkPtr ProcessGroupOCCL::submit(Request request) {
     const c10::StreamGuard guard(comm.stream);
     future->markCompleted(c10::IValue(request.outputs));
   }
-  WorkPtr work = c10::make_intrusive<WorkOCCL>(rank_, request.type, std::move(operation), device, comm.end,
-                                               std::move(future), std::move(request.outputs));
+  auto work = c10::make_intrusive<WorkOCCL>(rank_, request.type, std::move(operation), device, comm.end,
+                                            std::move(future), std::move(request.outputs));
   if (coalescing_) coalesced_.push_back(work);
   return work;
 }
@@ -322,7 +328,7 @@ WorkPtr ProcessGroupOCCL::allreduce_coalesced(Tensors& tensors,
   request.count = tensors.empty() ? 0 : tensors[0].numel();
   std::vector<Reduction> reductions;
   for (const at::Tensor& tensor : tensors) {
-    reductions.push_back(prepare(request.name, options.reduceOp, tensor, request.inputs));
+    reductions.push_back(prepare(request.name, options.reduceOp, tensor, request.factors));
   }
   request.body = [tensors = aliases(tensors, true), reductions](Transport& transport, const Call& call) {
     return in_order(tensors.size(), [=, &transport, &call](size_t i) {
@@ -341,7 +347,7 @@ WorkPtr ProcessGroupOCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   request.reduce_op = options.reduceOp.op_;
   request.root = root;
   request.body = [tensor = alias(tensor, true), root,
-                  reduction = prepare("reduce", options.reduceOp, tensor, request.inputs)](
+                  reduction = prepare("reduce", options.reduceOp, tensor, request.factors)](
                      Transport& transport, const Call& call) {
     return without_source(distributed::reduce(transport, call, tensor, reduction, root));
   };
@@ -373,6 +379,9 @@ WorkPtr ProcessGroupOCCL::allgather_coalesced(std::vector<Tensors>& outputs, Ten
                         ": there must be an output for each of ", size_, " ranks");
       per_input[i].push_back(outputs[list][at]);
     }
+    const size_t given = one ? outputs[0].size() : outputs.size();
+    TORCH_CHECK_VALUE(given == static_cast<size_t>(size_), request.name, ": there are ", given,
+                      " outputs for ", size_, " ranks");
     check_same_size(request.name, per_input[i][static_cast<size_t>(rank_)], inputs[i]);
   }
   std::vector<Tensors> targets;
@@ -478,7 +487,7 @@ WorkPtr ProcessGroupOCCL::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
   request.timeout = options.timeout;
   request.reduce_op = options.reduceOp.op_;
   request.body = [output = alias(output, true), sources = aliases(sources, false),
-                  reduction = prepare("reduce_scatter", options.reduceOp, output, request.inputs)](
+                  reduction = prepare("reduce_scatter", options.reduceOp, output, request.factors)](
                      Transport& transport, const Call& call) {
     return without_source(distributed::reduce_scatter(transport, call, output, sources, reduction));
   };
@@ -511,7 +520,7 @@ WorkPtr ProcessGroupOCCL::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                       inputs[i].scalar_type(), ", an output of size ", outputs[i].sizes(), " and ",
                       outputs[i].scalar_type(), ", and ", size_, " ranks");
     sources.push_back(chunks(alias(inputs[i], false), size_));
-    reductions.push_back(prepare(request.name, options.reduceOp, inputs[i], request.inputs));
+    reductions.push_back(prepare(request.name, options.reduceOp, inputs[i], request.factors));
   }
   request.body = [outputs = aliases(outputs, true), sources, reductions](Transport& transport,
                                                                          const Call& call) {
@@ -561,6 +570,7 @@ WorkPtr ProcessGroupOCCL::send(Tensors& tensors, int peer, int tag) {
   TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_, "send: there is no other rank ", peer,
                     " in a group of ", size_);
   Request request{"send", c10d::OpType::SEND, tensors, {}};
+  check_tag(tag);
   request.direction = Direction::kSend;
   request.peer = peer;
   request.tag = tag;
@@ -578,6 +588,7 @@ WorkPtr ProcessGroupOCCL::recv(Tensors& tensors, int peer, int tag) {
                     " in a group of ", size_);
   const at::Tensor& tensor = single("recv", tensors);
   Request request{"recv", c10d::OpType::RECV, {}, tensors};
+  check_tag(tag);
   request.direction = Direction::kReceive;
   request.peer = peer;
   request.tag = tag;
@@ -596,6 +607,7 @@ WorkPtr ProcessGroupOCCL::recv(Tensors& tensors, int peer, int tag) {
 WorkPtr ProcessGroupOCCL::recvAnysource(Tensors& tensors, int tag) {
   const at::Tensor& tensor = single("recv", tensors);
   Request request{"recv", c10d::OpType::RECVANYSOURCE, {}, tensors};
+  check_tag(tag);
   request.direction = Direction::kReceive;
   request.tag = tag;
   request.body = [tensor = alias(tensor, true), tag](Transport& transport, const Call& call) {

@@ -16,6 +16,7 @@
 #include "distributed/group_state.h"
 #include "distributed/operation.h"
 #include "distributed/transport.h"
+#include "distributed/work.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -104,8 +105,14 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
 
  private:
   enum class Direction { kCollective, kSend, kReceive };
-  using StreamKey = std::tuple<c10::DeviceIndex, Direction, int /*peer*/, int /*tag*/>;
   struct CommStream;
+  /// Operations with the same order key run in the order of the calls, whatever their devices.
+  using OrderKey = std::tuple<Direction, int /*peer*/, int /*tag*/>;
+  using StreamKey = std::pair<c10::DeviceIndex, OrderKey>;
+  struct Order {
+    uint64_t operations = 0;
+    CommStream* last = nullptr;
+  };
 
   /// What a call passes on.
   struct Request {
@@ -113,6 +120,7 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
     c10d::OpType type;
     Tensors inputs;
     Tensors outputs;
+    Tensors factors{};  // of PREMUL_SUM
     Operation::Body body{};
     Milliseconds timeout{-1};
     int64_t reduce_op = -1;
@@ -135,11 +143,10 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
   const std::shared_ptr<Transport> transport_;
 
   std::mutex mutex_;  // guards everything below; held during a submission
-  uint64_t collectives_ = 0;
+  std::map<OrderKey, Order> orders_;
   std::map<StreamKey, std::unique_ptr<CommStream>> streams_;
-  CommStream* last_ = nullptr;  // of the last collective
   bool coalescing_ = false;
-  std::vector<c10::intrusive_ptr<c10d::Work>> coalesced_;
+  std::vector<c10::intrusive_ptr<WorkOCCL>> coalesced_;
 };
 
 }  // namespace openreg::distributed

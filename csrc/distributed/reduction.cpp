@@ -51,10 +51,11 @@ ReduceOp::RedOpType Reduction::combine_op() const {
 
 void check_reduction(const char* name, ReduceOp::RedOpType op, c10::ScalarType dtype) {
   const bool floating = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
-  const bool defined = !c10::isQIntType(dtype) && !c10::isBitsType(dtype) && !(is_bitwise(op) && floating) &&
-                       !(is_min_or_max(op) && (c10::isComplexType(dtype) || dtype == c10::kUInt64)) &&
-                       !((op == ReduceOp::AVG || op == ReduceOp::PREMUL_SUM) && dtype == c10::kBool) &&
-                       op != ReduceOp::UNUSED;
+  const bool defined =
+      !c10::isQIntType(dtype) && !c10::isBitsType(dtype) && !(is_bitwise(op) && floating) &&
+      !(is_min_or_max(op) && (c10::isComplexType(dtype) || dtype == c10::kUInt64)) &&
+      !(op == ReduceOp::AVG && (dtype == c10::kBool || c10::isBarebonesUnsignedType(dtype))) &&
+      !(op == ReduceOp::PREMUL_SUM && !floating) && op != ReduceOp::UNUSED;
   TORCH_CHECK_TYPE(defined, name, ": the reduction ", static_cast<int>(op),
                    " (c10d::ReduceOp) is not defined for ", dtype);
 }

@@ -43,12 +43,15 @@ std::string reason_of(const std::exception& error) {
 }
 
 int message_tag(int tag) {
-  TORCH_CHECK_VALUE(tag >= 0 && tag <= kLastUserTag,
-                    "the tag of a point-to-point operation must be from 0 to ", kLastUserTag, ", got ", tag);
   return kFirstTag + 2 * tag;
 }
 
 }  // namespace
+
+void check_tag(int tag) {
+  TORCH_CHECK_VALUE(tag >= 0 && tag <= kLastUserTag,
+                    "the tag of a point-to-point operation must be from 0 to ", kLastUserTag, ", got ", tag);
+}
 
 Bytes bytes_of(const at::Tensor& contiguous) {
   return {const_cast<void*>(contiguous.const_data_ptr()), contiguous.nbytes(), contiguous};

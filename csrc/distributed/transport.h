@@ -30,6 +30,9 @@ struct Bytes {
 
 Bytes bytes_of(const at::Tensor& contiguous);
 
+/// Throws ValueError if a point-to-point operation cannot have this tag.
+void check_tag(int tag);
+
 class Transport {
  public:
   static constexpr int kAnyRank = -1;

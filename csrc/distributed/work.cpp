@@ -4,6 +4,8 @@
 #include "distributed/waiters.h"
 #include "stream/stream.h"
 
+#include <c10/core/StreamGuard.h>
+
 namespace openreg::distributed {
 
 WorkOCCL::WorkOCCL(int rank, c10d::OpType type, std::shared_ptr<Operation> operation, c10::Device device,
@@ -110,6 +112,26 @@ void WorkList::synchronize() {
 bool WorkList::wait(std::chrono::milliseconds timeout) {
   for (const auto& work : works_) work->wait(timeout);
   return true;
+}
+
+std::vector<at::Tensor> WorkList::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& work : works_) {
+    for (at::Tensor& tensor : work->result()) all.push_back(std::move(tensor));
+  }
+  return all;
+}
+
+// Complete on a stream that waits for all of them.
+c10::intrusive_ptr<c10::ivalue::Future> WorkList::getFuture() {
+  const c10::Device device = works_.back()->device();
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         std::vector<c10::Device>{device});
+  const c10::Stream stream = stream_from_pool(device.index());
+  for (const auto& work : works_) work->block(stream);
+  const c10::StreamGuard guard(stream);
+  future->markCompleted(c10::IValue(result()));
+  return future;
 }
 
 }  // namespace openreg::distributed

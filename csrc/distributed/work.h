@@ -36,6 +36,10 @@ class WorkOCCL : public c10d::Work {
   float getDuration() const override;
   uint64_t getSequencenumber() const override;
 
+  c10::Device device() const { return device_; }
+  /// The stream waits for the end.
+  void block(c10::Stream stream) const { end_->block(stream); }
+
  private:
   const std::shared_ptr<Operation> operation_;
   const c10::Device device_;
@@ -47,17 +51,19 @@ class WorkOCCL : public c10d::Work {
 /// Several works that are waited for together.
 class WorkList : public c10d::Work {
  public:
-  explicit WorkList(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  explicit WorkList(std::vector<c10::intrusive_ptr<WorkOCCL>> works) : works_(std::move(works)) {}
 
   bool isCompleted() override;
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   void synchronize() override;
   bool wait(std::chrono::milliseconds timeout) override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return works_.back()->getFuture(); }
+  std::vector<at::Tensor> result() override;
+  void blockCurrentStream() override { synchronize(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  std::vector<c10::intrusive_ptr<WorkOCCL>> works_;
 };
 
 }  // namespace openreg::distributed

@@ -492,3 +492,100 @@ def records(rank, world):
 
 def test_flight_recorder(two):
     two.run(records)
+
+
+def large_parts(rank, world):
+    """Parts that are reduced in pieces, of which the last is shorter."""
+    for size in (524_288, 524_289, 600_000, 1_048_577):
+        output = on_device(torch.zeros(size))
+        dist.reduce_scatter_tensor(output, on_device(torch.full((size * world,), float(rank + 1))))
+        assert output.unique().cpu().tolist() == [world * (world + 1) / 2], size
+        tensor = on_device(torch.full((size,), float(rank + 1)))
+        dist.all_reduce(tensor)
+        assert tensor.unique().cpu().tolist() == [world * (world + 1) / 2], size
+
+
+def test_large_parts(ranks):
+    ranks.run(large_parts)
+
+
+def in_place(rank, world):
+    for size in (4, 600_000):
+        for op, combine in ((dist.ReduceOp.SUM, torch.sum), (dist.ReduceOp.MAX, torch.amax)):
+            whole = [torch.arange(float(size * world)) * (-1) ** peer + peer for peer in range(world)]
+            tensor = on_device(whole[rank])
+            part = slice(rank * size, (rank + 1) * size)
+            dist.reduce_scatter_tensor(tensor[part], tensor, op)
+            expected = combine(torch.stack(whole), 0)[part]
+            torch.testing.assert_close(tensor[part].cpu(), expected, rtol=0, atol=0)
+        tensor = on_device(torch.full((size * world,), float(rank)))
+        dist.all_gather_into_tensor(tensor, tensor[part])
+        assert [one.unique().cpu().tolist() for one in tensor.chunk(world)] == [
+            [peer] for peer in range(world)
+        ]
+        tensor = on_device(torch.full((size * world,), float(rank)))
+        dist.all_to_all_single(tensor, tensor)
+        assert [one.unique().cpu().tolist() for one in tensor.chunk(world)] == [
+            [peer] for peer in range(world)
+        ]
+
+
+def test_outputs_inside_of_inputs(ranks):
+    ranks.run(in_place)
+
+
+def messages_of_two_devices(rank, world):
+    """Operations with one peer keep the order of the calls, whatever their devices."""
+    for _ in range(20):
+        sizes = (1000, 5000)
+        if rank == 1:
+            tensors = [torch.full((sizes[i],), float(i), device=f"{DEVICE}:{i}") for i in range(2)]
+            works = [dist.isend(tensor, 0) for tensor in tensors]
+        else:
+            tensors = [torch.zeros(sizes[i], device=f"{DEVICE}:{i}") for i in range(2)]
+            works = [dist.irecv(tensor, 1) for tensor in tensors]
+        for i, work in enumerate(works):
+            with torch.openreg.device(i):
+                work.wait()
+        assert [tensor.unique().cpu().tolist() for tensor in tensors] == [[0], [1]]
+
+
+def test_messages_of_two_devices(two):
+    two.run(messages_of_two_devices)
+
+
+def future_of_a_batch(rank, world):
+    import time
+
+    received, sent = on_device(torch.zeros(10)), on_device(torch.ones(10))
+    if rank == 1:
+        time.sleep(0.3)
+    operations = [dist.P2POp(dist.irecv, received, 1 - rank), dist.P2POp(dist.isend, sent, 1 - rank)]
+    works = dist.batch_isend_irecv(operations if rank == 0 else operations[::-1])
+    for work in works:
+        work.get_future().wait()
+    assert received.sum().item() == 10
+
+
+def test_the_future_of_a_batch(two):
+    two.run(future_of_a_batch)
+
+
+def more_wrong_arguments(rank, world):
+    with pytest.raises(ValueError, match="same memory"):
+        dist.all_reduce(on_device(torch.ones(1)).expand(4))
+    with pytest.raises(TypeError, match="not defined for"):
+        dist.all_reduce(on_device(torch.ones(4, dtype=torch.uint16)), dist.ReduceOp.AVG)
+    with pytest.raises(TypeError, match="not defined for"):
+        dist.all_reduce(on_device(torch.ones(4, dtype=torch.int64)), dist._make_nccl_premul_sum(2.0))
+    with pytest.raises(ValueError, match="tag"):
+        dist.isend(on_device(torch.ones(4)), 1 - rank, tag=-1)
+    with pytest.raises(ValueError, match="outputs for"):
+        dist.all_gather([on_device(torch.ones(4)) for _ in range(world + 1)], on_device(torch.ones(4)))
+    tensor = on_device(torch.ones(2))
+    dist.all_reduce(tensor)
+    assert tensor.cpu().tolist() == [float(world)] * 2
+
+
+def test_more_wrong_arguments(two):
+    two.run(more_wrong_arguments)

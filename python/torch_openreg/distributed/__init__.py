@@ -4,6 +4,7 @@
 """
 
 import atexit
+import ctypes
 import datetime
 import functools
 import os
@@ -63,9 +64,17 @@ def _create(options: Any, backend_options: Any) -> Any:
         _C.define_distributed_classes(_classes)
         # A process that exits does not wait for operations that other ranks have not joined.
         atexit.register(_classes._abort_all)
+        os.register_at_fork(after_in_child=_leak_groups)
     timeout = options.timeout if backend_options is None else backend_options._timeout
     store = _of_this_start(options.store)
     return _classes._create_process_group(store, options.group_rank, options.group_size, timeout, _make_gloo)
+
+
+def _leak_groups() -> None:
+    """In a forked child: the threads of the groups exist only in the parent, so the groups cannot be destroyed."""
+    atexit.unregister(_classes._abort_all)
+    for group in list(dist.distributed_c10d._world.pg_map):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _of_this_start(store: "dist.Store") -> "dist.Store":
@@ -83,6 +92,7 @@ def _make_gloo(store: "dist.Store", rank: int, size: int, timeout: datetime.time
     options = gloo._Options()
     options._devices = [_gloo_device]
     options._timeout = timeout
+    options.global_ranks_in_group = list(range(size))
     return gloo(store, rank, size, options)
 
 
@@ -100,6 +110,10 @@ def _register_backend(self: Any, device: torch.device, backend_type: Any, backen
     soon as the device is installed.
     """
     _torch_register_backend(self, device, backend_type, backend)
+    # The split of a Gloo group needs the list. torch leaves it empty, which works only for the first group of a process.
+    if device.type == "cpu" and isinstance(backend, dist.ProcessGroupGloo):
+        options: Any = backend.options
+        options.global_ranks_in_group = options.global_ranks_in_group or list(range(backend.size()))
     if _classes is None or not isinstance(backend, _classes.ProcessGroupOCCL):
         return
     self._set_default_backend(backend_type)
