@@ -198,7 +198,7 @@ Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor
   const at::Tensor values = packed(tensor);
   scale(reduction, values);
   const Tensors parts = parts_of(transport, values.view(-1));
-  const at::Tensor mine = parts[at_rank(transport)];
+  const at::Tensor& mine = parts[at_rank(transport)];
   const std::vector<Bytes> sizes(parts.size(), bytes_of(mine));
   return [=, &transport, exchange = transport.begin(call, all_bytes(parts), sizes)] {
     // The result replaces the values of this rank, so each piece of them is copied before.
