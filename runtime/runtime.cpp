@@ -1,15 +1,13 @@
 #include "runtime.h"
 
+#include "driver.h"
 #include "trace.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <pthread.h>
-
-extern "C" const orDriver* openreg_sim_driver();
+#include <string>
 
 namespace openreg {
 namespace {
@@ -19,7 +17,7 @@ constexpr uint8_t kEventTag = 0x45;
 constexpr uint8_t kGraphTag = 0x47;
 constexpr uint8_t kDeferredTag = 0x44;
 
-constexpr orHost kHost = {sizeof(orHost), &report_from_driver};
+constexpr orHost kHost = {sizeof(orHost), &report_from_driver, OR_DRIVER_VERSION};
 
 void object_destroyed(int device) {
   orError_t error;
@@ -54,6 +52,14 @@ void destroy_driver_graph(const GraphInfo& info) {
   object_destroyed(info.device);
 }
 
+void destroy_driver_module(const ModuleInfo& info) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  if (!runtime) return;
+  static_cast<void>(runtime->driver().module_unload(info.driver));
+  object_destroyed(info.device);
+}
+
 }  // namespace
 
 std::atomic<Runtime::State> Runtime::state_{State::kUnused};
@@ -66,7 +72,8 @@ int& thread_device() {
 }
 
 Runtime::Runtime()
-    : streams_(kStreamTag, &destroy_driver_stream),
+    : modules(&destroy_driver_module),
+      streams_(kStreamTag, &destroy_driver_stream),
       events_(kEventTag, &destroy_driver_event),
       graphs_(kGraphTag, &destroy_driver_graph),
       deferred_(kDeferredTag, [](const DeferredInfo&) {}) {}
@@ -103,18 +110,19 @@ void Runtime::start() {
 }
 
 orError_t Runtime::start_driver() {
-  const orDriver& table = *openreg_sim_driver();
-  if (table.version < OR_DRIVER_OLDEST) {
-    return fail(orErrorDriver,
-                "the driver '%s' has version %u; this runtime requires at least %d: update the driver",
-                table.name, table.version, OR_DRIVER_OLDEST);
+  orError_t error = orSuccess;
+  const LoadedDriver* loaded = load_driver(error);
+  if (!loaded) return error;
+  driver_ = loaded->table;
+  if ((error = from_driver(driver_.init(&kHost)))) {
+    if (loaded->path.empty()) return error;
+    const std::string why = orGetLastErrorMessage();
+    return fail(error, "the driver '%s' failed in init: %s", loaded->path.c_str(), why.c_str());
   }
-  std::memcpy(&driver_, &table, std::min<size_t>(table.struct_size, sizeof(orDriver)));
-  OR_RETURN_IF_ERROR(from_driver(driver_.init(&kHost)));
   OR_RETURN_IF_ERROR(from_driver(driver_.device_count(&device_count_)));
   if (device_count_ < 0 || device_count_ > kMaxDevices) {
     return fail(orErrorDriver, "the driver '%s' reports %d devices; the supported range is 0 to %d",
-                driver_.name, device_count_, kMaxDevices);
+                loaded->path.empty() ? driver_.name : loaded->path.c_str(), device_count_, kMaxDevices);
   }
   devices_ = new Device[static_cast<size_t>(device_count_)];
   for (int index = 0; index < device_count_; ++index) {
@@ -122,51 +130,6 @@ orError_t Runtime::start_driver() {
     OR_RETURN_IF_ERROR(from_driver(driver_.device_properties(index, &devices_[index].properties)));
   }
   return schedule_from_environment();
-}
-
-orError_t Runtime::schedule_from_environment() {
-  orSchedule schedule = orScheduleAsync;
-  if (const char* name = std::getenv("OPENREG_SCHEDULE"); name && *name) {
-    if (!std::strcmp(name, "async")) {
-      schedule = orScheduleAsync;
-    } else if (!std::strcmp(name, "blocking")) {
-      schedule = orScheduleBlocking;
-    } else if (!std::strcmp(name, "adversarial")) {
-      schedule = orScheduleAdversarial;
-    } else {
-      return fail(orErrorInvalidValue, "OPENREG_SCHEDULE is '%s': use async, blocking or adversarial", name);
-    }
-  }
-  uint64_t seed = 0;
-  if (const char* text = std::getenv("OPENREG_SEED"); text && *text) {
-    char* end = nullptr;
-    errno = 0;
-    seed = std::strtoull(text, &end, 10);
-    if (*end || errno || *text < '0' || *text > '9') {
-      return fail(orErrorInvalidValue, "OPENREG_SEED is '%s': use a number from 0 to 18446744073709551615",
-                  text);
-    }
-  }
-  if (schedule == orScheduleAsync && seed == 0) return orSuccess;
-  return set_schedule(schedule, seed);
-}
-
-orError_t Runtime::set_schedule(orSchedule schedule, uint64_t seed) {
-  std::lock_guard lock(schedule_mutex_);
-  if (driver_.set_schedule) {
-    OR_RETURN_IF_ERROR(from_driver(driver_.set_schedule(schedule, seed)));
-  } else if (schedule != orScheduleAsync) {
-    return fail(orErrorNotSupported, "the driver '%s' supports only the schedule async", driver_.name);
-  }
-  schedule_ = schedule;
-  seed_ = seed;
-  return orSuccess;
-}
-
-void Runtime::schedule(orSchedule& schedule, uint64_t& seed) {
-  std::lock_guard lock(schedule_mutex_);
-  schedule = schedule_;
-  seed = seed_;
 }
 
 // Only the start is guarded against a concurrent fork: after the first use, calls in the child fail with
@@ -189,16 +152,16 @@ void Runtime::after_fork_in_child() {
 
 orError_t Runtime::check_device(int index) const {
   if (index >= 0 && index < device_count_) return orSuccess;
+  const bool simulated = !std::strcmp(driver_.name, "sim");
+  const char* hint = simulated ? "; set OPENREG_DEVICE_COUNT for more" : "";
   if (device_count_ == 0) {
     return fail(orErrorInvalidDevice,
-                "invalid device ordinal: device index %d is out of range: there are no devices; set "
-                "OPENREG_DEVICE_COUNT for more",
-                index);
+                "invalid device ordinal: device index %d is out of range: there are no devices%s", index,
+                hint);
   }
   return fail(orErrorInvalidDevice,
-              "invalid device ordinal: device index %d is out of range: there are %d devices (0 to %d); set "
-              "OPENREG_DEVICE_COUNT for more",
-              index, device_count_, device_count_ - 1);
+              "invalid device ordinal: device index %d is out of range: there are %d devices (0 to %d)%s",
+              index, device_count_, device_count_ - 1, hint);
 }
 
 orError_t Runtime::current_device(int& index) const {
@@ -214,6 +177,11 @@ orError_t Runtime::open_locked(int index) {
   }
   mark_used();
   OR_RETURN_IF_ERROR(from_driver(driver_.device_open(index)));
+  ptrdiff_t offset = 0;
+  if (has_capability(OR_CAP_HOST_EXECUTABLE) && driver_.kernel_view_offset(index, &offset) == orSuccess &&
+      offset == 0) {
+    allocations.set_unified();
+  }
   uint64_t handle = 0;
   const int priority = device.properties.least_priority;
   if (const orError_t error = make_stream(index, priority, 0, handle)) {
@@ -286,6 +254,7 @@ orError_t Runtime::reset(int index) {
     graphs_.for_each([&](const GraphPin& pin) {
       if (pin->device == index) graphs_.kill(pin);
     });
+    modules.unload_device(index);
   }
   for (int left; (left = device.alive.load(std::memory_order_acquire)) != 0;) device.alive.wait(left);
   while (driver_.device_synchronize(index) == orErrorKernelFailed) {
@@ -431,6 +400,26 @@ orError_t Runtime::destroy_graph(orGraph_t handle) {
   if (graphs_.kill(pin)) return orSuccess;
   return fail(orErrorInvalidHandle, "the graph %p was destroyed by another thread",
               reinterpret_cast<void*>(handle));
+}
+
+orError_t Runtime::check_device_code(const char* function) const {
+  if (driver_.module_load) return orSuccess;
+  return fail(orErrorNotSupported, "%s: the driver '%s' has no device code (OR_CAP_DEVICE_CODE)", function,
+              driver_.name);
+}
+
+orError_t Runtime::load_module(int index, const void* image, size_t size, uint64_t& handle) {
+  std::shared_lock<std::shared_mutex> open;
+  OR_RETURN_IF_ERROR(hold_open(index, open));
+  ModuleInfo info{nullptr, index};
+  OR_RETURN_IF_ERROR(from_driver(driver_.module_load(index, image, size, &info.driver)));
+  handle = modules.insert(info);
+  if (!handle) {
+    static_cast<void>(driver_.module_unload(info.driver));
+    return fail(orErrorOutOfHostMemory, "too many live modules; unload some");
+  }
+  devices_[index].alive.fetch_add(1, std::memory_order_relaxed);
+  return orSuccess;
 }
 
 orError_t Runtime::defer_kernel(uint64_t& handle) {

@@ -12,6 +12,7 @@
 #include "allocations.h"
 #include "error.h"
 #include "handles.h"
+#include "modules.h"
 #include "openreg/driver.h"
 #include "openreg/openreg.h"
 
@@ -57,7 +58,7 @@ struct Device {
       state_mutex;  // guards state; calls that create or free objects on the device hold it shared
   State state = State::kClosed;
   std::atomic<uint64_t> default_stream{0};  // 0 unless open
-  std::atomic<int> alive{0};                // streams, events and graphs that the driver has not destroyed
+  std::atomic<int> alive{0};                // objects that the driver has not destroyed
   orDeviceProperties properties{};
 };
 
@@ -125,7 +126,12 @@ class Runtime {
   /// After this call, forked children get orErrorForked.
   void mark_used() { used_.store(true, std::memory_order_relaxed); }
 
+  /// Fails unless the driver has device code.
+  [[nodiscard]] orError_t check_device_code(const char* function) const;
+  [[nodiscard]] orError_t load_module(int device, const void* image, size_t size, uint64_t& handle);
+
   Allocations allocations;
+  Modules modules;
   /// Held while memory of other processes is opened or closed, so that the state of the driver and
   /// `allocations` change together. No thread waits for work while it holds this lock.
   std::mutex import_mutex;

@@ -65,6 +65,7 @@ def found(**changes):
         "operators": {"aten::a": {"schema": "aten::a(Tensor x) -> Tensor", "meta": True}},
         "public": ["torch.accelerator.x"],
         "used": {"torch.x": True},
+        "parameters": {"torch.f": "a, b"},
     }
     return base | changes
 
@@ -86,6 +87,7 @@ def test_every_kind_of_change_is_reported():
         },
         public=[],
         used={"torch.x": False},
+        parameters={"torch.f": "a, *, b", "torch.g": "c"},
     )
     page = compare(found(), new)
     for line in (
@@ -97,8 +99,17 @@ def test_every_kind_of_change_is_reported():
         "- added, without a Meta kernel: `aten::b(Tensor x) -> Tensor`",
         "- removed: `torch.accelerator.x`",
         "- removed: `torch.x`",
+        "- `torch.f(a, b)` is now `torch.f(a, *, b)`",
     ):
         assert line in page.splitlines()
+
+
+def test_parameters_of_python_functions():
+    found = collect.parameters(
+        ["torch.Tensor.__dlpack__", "torch.no_such_name", "torch.add", "torch.float32"]
+    )
+    assert list(found) == ["torch.Tensor.__dlpack__"]
+    assert found["torch.Tensor.__dlpack__"].startswith("self, *, stream")
 
 
 def test_names_of_torch_that_a_package_uses(tmp_path):

@@ -1,4 +1,4 @@
-"""docs/architecture.md: its files and functions exist, and its folders are in the order of the layers."""
+"""docs/architecture.md: its files and functions exist, and its folders are in the order of the layers. Names in the sources."""
 
 import re
 from pathlib import Path
@@ -47,6 +47,16 @@ def test_each_code_path_has_enough_steps(section: str) -> None:
 
 def test_folders_are_in_the_order_of_the_layers() -> None:
     assert folders(PAGE.read_text()) == ORDER
+
+
+def test_the_name_of_the_device_is_not_a_literal() -> None:
+    """It is data: orGetDeviceName in C++, _name.DEVICE_NAME in Python."""
+    sources = [p for p in (ROOT / "csrc").rglob("*") if p.suffix in (".h", ".cpp")]
+    sources += (ROOT / "python").rglob("*.py")
+    assert len(sources) > 200
+    assert [
+        p for p in sources if '"openreg"' in re.sub(r'""".*?"""', "", p.read_text(), flags=re.DOTALL)
+    ] == []
 
 
 def test_missing_files_and_functions_are_detected() -> None:

@@ -176,13 +176,46 @@ def test_sdpa_kernel_selects_the_backend():
         out = F.scaled_dot_product_attention(q, q, q)
         (first,) = torch.autograd.grad(out.sum(), q, create_graph=True)
         first.sum().backward()  # the fused kernel has no second derivative
-    for fused in (SDPBackend.FLASH_ATTENTION, SDPBackend.OVERRIDEABLE):
+    for fused, name in (
+        (SDPBackend.FLASH_ATTENTION, "Overrideable"),
+        (SDPBackend.OVERRIDEABLE, "Overrideable"),
+        (SDPBackend.EFFICIENT_ATTENTION, "Efficient"),
+    ):
         with sdpa_kernel(fused):
-            assert "Overrideable" in F.scaled_dot_product_attention(q, q, q).grad_fn.name()
+            assert name in F.scaled_dot_product_attention(q, q, q).grad_fn.name()
             with pytest.raises(RuntimeError, match="does not support these arguments"):
                 F.scaled_dot_product_attention(q, q[:1], q[:1])
-    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="is disabled"):
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), pytest.raises(RuntimeError, match="is disabled"):
         F.scaled_dot_product_attention(q, q, q)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}, {"mask": True}], ids=str)
+def test_memory_efficient_attention(options, each_schedule):
+    torch.manual_seed(0)
+    cpu = [torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(3)]
+    ours = [x.detach().openreg().requires_grad_() for x in cpu]
+    given = {key: value for key, value in options.items() if key != "mask"}
+    mask = torch.rand(6, 6) > 0.3 if "mask" in options else None
+    expected = F.scaled_dot_product_attention(*cpu, attn_mask=mask, **given)
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        result = F.scaled_dot_product_attention(
+            *ours, attn_mask=None if mask is None else mask.openreg(), **given
+        )
+    torch.testing.assert_close(result.cpu(), expected)
+    expected.square().sum().backward()
+    result.square().sum().backward()
+    for a, b in zip(ours, cpu, strict=True):
+        torch.testing.assert_close(a.grad.cpu(), b.grad)
+
+
+def test_memory_efficient_attention_matches_its_meta_kernel():
+    q = torch.randn(2, 3, 6, 8)
+    results = [
+        torch.ops.aten._scaled_dot_product_efficient_attention(*[q.to(device)] * 3, None, True)
+        for device in ("openreg", "meta")
+    ]
+    for ours, meta in zip(*results, strict=True):
+        assert (ours.shape, ours.dtype) == (meta.shape, meta.dtype)
 
 
 @pytest.mark.parametrize("seed", range(4))

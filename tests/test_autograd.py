@@ -70,6 +70,7 @@ def test_callers_stream_waits_for_backward_on_other_streams(seen):
         assert twice.tolist() == [4, 4, 4, 4]
 
 
+@pytest.mark.simulated
 def test_gradients_from_several_streams_are_accumulated(seen):
     x = torch.ones(1000, device="openreg", requires_grad=True)
     for seed in range(10):

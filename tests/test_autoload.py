@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from broken_installs import other_torch
 from interpreter import WORKS, backend, copy_of_installed, doctor, execute, python
+from vendor import minimal_driver, vendor_package
 
 from torch_openreg import _gpu
 
@@ -181,28 +182,35 @@ def test_import_time(tmp_path: Path) -> None:
 
     Only this step is timed, since the time of `import torch` varies by several times the limit. The previous test
     shows that autoload does not change the rest of the import. On a busy machine there are more runs: the minimum
-    of all runs counts.
+    of all runs counts. On a slow machine, on which `import torch` takes more than a second, the limit is relative.
     """
     backend(tmp_path, "torch_openreg", "")
     (entry_points,) = tmp_path.glob("*/entry_points.txt")
     entry_points.unlink()
     (tmp_path / "torch_openreg.py").unlink()
     source = """
-        import time, torch
+        import time
         start = time.perf_counter()
+        import torch
+        imported = time.perf_counter()
         torch._import_device_backends()
-        print(time.perf_counter() - start, hasattr(torch, "openreg"))
+        print(imported - start, time.perf_counter() - imported, hasattr(torch, "openreg"))
     """
+    imports: list[float] = []
     times: dict[str, list[float]] = {"True": [], "False": []}
     for _ in range(15):
         for path in [], [tmp_path]:
-            seconds, with_device = execute(source, path=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0").split()
+            whole, seconds, with_device = execute(
+                source, path=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+            ).split()
+            imports.append(float(whole))
             times[with_device].append(float(seconds))
         added = min(times["True"]) - min(times["False"])
-        if len(times["True"]) >= 3 and added <= IMPORT_LIMIT:
+        limit = IMPORT_LIMIT * max(1.0, min(imports))
+        if len(times["True"]) >= 3 and added <= limit:
             break
     print(f"{added * 1e3:.1f} ms: {sorted(times['True'])} with the device, {sorted(times['False'])} without")
-    assert added <= IMPORT_LIMIT
+    assert added <= limit
 
 
 # ---- On a machine with a GPU
@@ -229,6 +237,14 @@ def test_openreg_autoload_overrides_the_search_for_a_gpu(tmp_path: Path) -> None
     backend(tmp_path, "agpu", GPU)
     execute(WORKS, path=[tmp_path], GPUS="1", OPENREG_AUTOLOAD="1")
     execute(UNCHANGED + "import torch_openreg\n" + WORKS, OPENREG_AUTOLOAD="0")
+
+
+def test_a_vendors_device_is_loaded_beside_a_gpu(tmp_path: Path) -> None:
+    """A vendor's package is installed to be used; the simulated device only if there is nothing else."""
+    backend(tmp_path / "gpu", "agpu", GPU)
+    path = [tmp_path / "gpu", vendor_package(tmp_path / "vendor", "foo", minimal_driver(tmp_path))]
+    program = "import torch\nassert (torch.ones(3, device='foo') + 1).tolist() == [2.0] * 3"
+    execute(program, path=path, GPUS="1", FOO_AUTOLOAD="")
 
 
 @pytest.mark.parametrize("count", ["0", "unknown"])
@@ -332,3 +348,17 @@ def test_quotes_in_the_guide_exist() -> None:
         else:
             before += part
     assert quotations >= 5
+
+
+def test_submodules_are_loaded_once() -> None:
+    """Also those with the name of a function."""
+    execute(
+        """
+import torch
+before = torch.openreg.memory, torch.openreg.stream
+import torch.openreg.memory, torch.openreg.stream
+import torch_openreg.openreg.memory
+assert (torch.openreg.memory, torch.openreg.stream) == before and callable(torch.openreg.stream)
+assert torch.openreg.memory is torch_openreg.openreg.memory
+"""
+    )

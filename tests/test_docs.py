@@ -57,10 +57,16 @@ NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 
 # Names that neither our sources nor all supported versions of torch contain.
 ELSEWHERE = {
-    "OPENREG_AUTOLOAD": "built from the device name in python/torch_openreg/_loader.py",
+    **{
+        f"OPENREG_{setting}": "built from the device name"
+        for setting in ("ALLOC_CONF", "AUTOLOAD", "HOST_ENGINE", "SCHEDULE", "SEED")
+    },
+    **dict.fromkeys(("FOO_SCHEDULE", "is_foo"), "the device of a vendor"),
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
     "load_file": "safetensors",
+    "BaseScheduling": "torch/_inductor/scheduler.py",
+    "SIMDScheduling": "torch/_inductor/codegen/simd.py",
     "privateuse1_runtime": "a category of Kineto's traces",
     "THPEvent_pynew": "PyTorch's Event.cpp, which is not installed",
     "THPStorage_isShared": "PyTorch's StorageSharing.cpp, which is not installed",

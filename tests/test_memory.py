@@ -12,6 +12,7 @@ MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("clean_memory")
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("access", ["ctypes.string_at(p, 1)", "ctypes.memset(p, 0, 1)"])
 def test_host_access_to_device_pointer_faults(access):
     program = f"import torch, ctypes; p = torch.ones(16, device='openreg').data_ptr(); {access}"
@@ -46,6 +47,7 @@ def test_freed_block_is_reused_immediately():
     assert b.data_ptr() == pointer
 
 
+@pytest.mark.simulated
 def test_empty_cache_releases_memory():
     a = torch.empty(64 * MIB, dtype=torch.uint8, device="openreg")
     free, total = torch.accelerator.get_memory_info()
@@ -61,6 +63,7 @@ def test_zero_byte_allocation():
     assert a.data_ptr() == 0 and a.sum().item() == 0
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", [1 << 50, 9 << 30])
 def test_out_of_memory_reports_sizes_and_is_recoverable(size):
     with pytest.raises(
@@ -75,6 +78,7 @@ def test_out_of_memory_for_sizes_beyond_an_exabyte():
         torch.empty(1 << 62, dtype=torch.uint8, device="openreg")
 
 
+@pytest.mark.simulated
 def test_cached_memory_is_released_before_out_of_memory():
     half = torch.empty(5 << 30, dtype=torch.uint8, device="openreg")
     del half
@@ -134,6 +138,7 @@ def test_memory_stats_count_allocations():
     assert torch.accelerator.max_memory_allocated() >= before["allocated_bytes.all.current"] + MIB
 
 
+@pytest.mark.simulated
 def test_splitting_and_merging_lose_no_memory():
     import random
 

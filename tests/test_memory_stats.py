@@ -9,7 +9,7 @@ import torch.cuda.memory
 from blocked_stream import held
 from interpreter import execute
 
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("clean_memory")

@@ -313,7 +313,7 @@ def test_every_public_name_is_in_a_group():
     for prefix, module in (("dev", torch.openreg), ("acc", torch.accelerator)):
         for name in module.__all__:
             assert name.endswith(("Tensor", "Storage", "Error")) or f"{prefix}.{name}" in text, name
-    for name in set(dir(torch.Generator)) - {"philox_state"}:  # since torch 2.14; not implemented
+    for name in set(dir(torch.Generator)) - {"philox_state"}:  # since torch 2.14; test_random.py
         assert name.startswith("_") or f"generator.{name}" in text, name
 
 

@@ -120,3 +120,13 @@ def test_strided_nested_tensors_are_copied_and_pickled():
     for again in (pickle.loads(pickle.dumps(nested)), copy.copy(nested)):
         assert again.device.type == "openreg"
         assert [part.tolist() for part in again.unbind()] == [[1, 1], [1, 1, 1]]
+
+
+def test_padded_dense_to_jagged():
+    """Without the length of the result, it depends on the offsets."""
+    padded = torch.arange(24.0).view(2, 4, 3)
+    offsets = torch.tensor([0, 3, 5])
+    expected = torch.ops.aten._padded_dense_to_jagged_forward(padded, [offsets])
+    for length in (None, 5):
+        found = torch.ops.aten._padded_dense_to_jagged_forward(padded.openreg(), [offsets.openreg()], length)
+        torch.testing.assert_close(found.cpu(), expected)

@@ -114,7 +114,7 @@ def test_model_that_raises_lists_the_operators_before_the_error(tmp_path):
 def test_dispatch_of_an_operator():
     output = ops("--dispatch", "aten::fmod.Tensor").stdout
     lines = {line.split()[0]: line for line in output.splitlines() if line}
-    assert "the engine of openreg" in lines["PrivateUse1"]
+    assert "the host engine" in lines["PrivateUse1"]
     assert "autograd" in lines["AutogradPrivateUse1"]
     assert "a kernel for this key" in lines["CPU"]
     assert "CompositeExplicitAutogradNonFunctional" in lines and "CompositeImplicitAutograd" not in lines

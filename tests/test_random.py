@@ -182,6 +182,40 @@ def test_generators_can_share_their_state(each_schedule):
         first.graphsafe_set_state(torch.Generator())
 
 
+has_philox_state = pytest.mark.skipif(
+    not hasattr(torch.Generator, "philox_state"), reason="torch 2.14 added Generator.philox_state"
+)
+
+
+@has_philox_state
+def test_philox_state():
+    generator = torch.Generator(device="openreg").manual_seed(2**63 + 5)
+    torch.rand(3, device="openreg", generator=generator)
+    state = generator.philox_state(6)
+    assert all(x.device.type == "cpu" and x.dtype == torch.int64 and x.shape == (1,) for x in state)
+    assert [x.item() for x in state] == [2**63 + 5 - 2**64, 4, 0]
+    assert generator.get_offset() == 4 + 8
+
+
+@has_philox_state
+def test_philox_state_in_a_graph(each_schedule):
+    generator = torch.Generator(device="openreg").manual_seed(3)
+    drawn = torch.zeros(2, dtype=torch.int64, device="openreg")
+    graph = torch.accelerator.Graph()
+    with torch.openreg.stream(torch.openreg.Stream()), graph:
+        torch.rand(3, device="openreg", generator=generator)
+        seed, offset, position = generator.philox_state(6)
+        drawn.copy_(torch.cat([seed, offset]))
+    assert seed.device.type == offset.device.type == "openreg" and position.device.type == "cpu"
+    assert position.item() == 4
+    for start in (0, 12):
+        graph.replay()
+        assert drawn.tolist() == [3, start]
+    generator.set_offset(40)
+    graph.replay()
+    assert drawn.tolist() == [3, 40] and generator.get_offset() == 52
+
+
 @pytest.mark.parametrize("name", [*random_operators.operators()])
 def test_every_random_operator_takes_a_generator(name):
     generator = torch.Generator(device="openreg").manual_seed(3)

@@ -40,3 +40,11 @@ def test_soak_detects_wrong_results(monkeypatch):
     monkeypatch.setattr(soak, "ACTORS", [reads_too_early])
     with torch.openreg.schedule("adversarial", 1):
         assert "a sum: found" in soak.Soak(seconds=5, threads=2, seed=1).run()
+
+
+def test_soak_ignores_garbage_of_others(monkeypatch):
+    monkeypatch.setattr(soak, "ACTORS", [lambda thread: None])
+    cycle: list = [torch.ones(1000, device="openreg")]
+    cycle.append(cycle)
+    del cycle
+    assert soak.Soak(seconds=0.3, threads=1, seed=1).run() == ""

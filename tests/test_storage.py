@@ -129,6 +129,16 @@ def test_dlpack_shares_memory(dtype):
         a[1, 2] = 1
 
 
+@pytest.mark.skipif(not hasattr(torch.utils.dlpack, "ReadOnlyTensorWrapper"), reason="torch 2.14 added it")
+@pytest.mark.parametrize("device", ["cpu", "openreg"])
+def test_dlpack_read_only(device):
+    a = torch.ones(2, device=device)
+    assert torch.equal(torch.from_dlpack(a.__dlpack__(read_only=False)), a)
+    wrapper = torch.utils.dlpack.ReadOnlyTensorWrapper(a)
+    assert wrapper.__dlpack_device__() == a.__dlpack_device__()
+    assert "dltensor" in str(wrapper.__dlpack__(max_version=(1, 0)))
+
+
 def test_dlpack_memory_lives_until_the_last_reference(clean_memory):
     before = torch.accelerator.memory_allocated()
     capsule = torch.arange(1000.0, device="openreg").__dlpack__()

@@ -14,6 +14,7 @@ def test_default_stream_is_initially_current():
     assert torch.accelerator.current_stream() == torch.openreg.current_stream()
 
 
+@pytest.mark.simulated
 def test_stream_device_and_priority():
     stream = torch.openreg.Stream("openreg:1", priority=-1)
     assert stream.device == torch.device("openreg:1")
@@ -128,6 +129,7 @@ def test_get_stream_from_external():
         torch.openreg.get_stream_from_external(stream.native_handle, 0)
 
 
+@pytest.mark.simulated
 def test_priority_range():
     least, greatest = torch.openreg.Stream.priority_range()
     assert (least, greatest) == (0, -3)
@@ -278,6 +280,7 @@ def test_sleep_blocks_only_the_current_stream():
     assert begin.elapsed_time(end) >= 1000
 
 
+@pytest.mark.simulated
 def test_sleep_keeps_stream_order(each_schedule):
     torch.openreg._sleep(10_000_000)
     assert (torch.ones(3, device="openreg") + 1).tolist() == [2, 2, 2]

@@ -1,20 +1,26 @@
 """The runner of PyTorch's tests, with a minimal checkout."""
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
+from upstream.distributed_tests import Patcher, error_of_a_rank
 from upstream.expected import Expected, Group, judge
 from upstream.report import page
 from upstream.results import Result, Store
 from upstream.runner import cpu_seconds
 from upstream.selection import Selection, parse_shard
+from upstream.suite import choose
 from upstream.suite import test_files as files_of
+from upstream.summary import Counts, count, load
 from upstream.translate import translate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,6 +83,53 @@ class TestCuda(TestCase):
         self.assertTrue(x.is_cuda and torch.cuda.memory_allocated() > 0)
 """
 
+# Ranks are processes of their own; each must use the device and its backend.
+DISTRIBUTED = """
+import os
+import torch
+import torch.distributed as dist
+from torch.testing._internal.common_device_type import instantiate_device_type_tests
+from torch.testing._internal.common_distributed import (
+    DistributedTestBase, MultiProcContinuousTest, requires_accelerator_dist_backend, skip_if_lt_x_gpu
+)
+
+class TestRanks(DistributedTestBase):
+    def setUp(self):
+        os.environ["OF_THIS_TEST"] = self.id()
+        super().setUp()
+
+    @requires_accelerator_dist_backend(["nccl"])
+    @skip_if_lt_x_gpu(4)
+    def test_a_sum(self, device):
+        assert os.environ["OF_THIS_TEST"].endswith("test_a_sum_openreg")
+        group = self.create_pg(device)
+        ranks = torch.full((2,), self.rank, device=device)
+        dist.all_reduce(ranks)
+        self.assertEqual(dist.get_backend(group), "occl")
+        self.assertEqual(torch.accelerator.current_device_index(), self.rank)
+        self.assertEqual(ranks.tolist(), [6, 6])
+
+    @skip_if_lt_x_gpu(8)
+    def test_b_too_many_ranks(self, device):
+        self.fail("needs eight devices")
+
+    def test_c_exit_status(self, device):
+        os._exit(3 if self.rank == 0 else 0)
+
+class TestContinuous(MultiProcContinuousTest):
+    world_size = 2
+
+    def test_d_fail(self):
+        if self.rank == 1:
+            raise ValueError("of rank one")
+        dist.barrier()
+
+    def test_e_pass(self):
+        dist.barrier()
+
+instantiate_device_type_tests(TestRanks, globals(), only_for=("cuda",))
+"""
+
 EXPECTED = """
 [[failure]]
 whose = "ours"
@@ -94,20 +147,28 @@ tests = ["test_torch.py::TestDeviceOPENREG::test_[ad]_*"]
 def checkout(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("pytorch")
     (root / "test" / "functorch").mkdir(parents=True)
+    (root / "test" / "distributed" / "tensor").mkdir(parents=True)
+    (root / "test" / "distributed" / "test_device_mesh.py").write_text(DISTRIBUTED)
+    (root / "test" / "distributed" / "test_distributed_spawn.py").write_text("")
+    (root / "test" / "distributed" / "tensor" / "test_init.py").write_text("")
+    (root / "test" / "distributed" / "tensor" / "test_xla_integration.py").write_text("")
     (root / "test" / "test_torch.py").write_text(SOURCE)
     (root / "test" / "test_cuda.py").write_text(CUDA)
     (root / "test" / "functorch" / "test_broken.py").write_text("import no_such_module")
     return root
 
 
-def run(checkout: Path, expected: str, build: Path, *arguments: str) -> tuple[int, str, dict[str, Result]]:
+def run(
+    checkout: Path, expected: str, build: Path, *arguments: str, limit: int = 15
+) -> tuple[int, str, dict[str, Result]]:
     """Runs the suite. Returns the exit status, the output, and the results by the last part of the test id."""
     build.mkdir(parents=True, exist_ok=True)
     (build / "expected.toml").write_text(expected)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "upstream", checkout, *arguments, "--limit", "15"),
-            *("--build", build, "--expected", build / "expected.toml", "--page", build / "page.md"),
+            *(sys.executable, "-m", "upstream", checkout, *arguments, "--limit", str(limit)),
+            *("--build", build, "--expected", build / "expected.toml"),
+            *("--summary", build / "summary.json", "--page", build / "page.md"),
         ],
         env=os.environ | {"PYTHONPATH": str(ROOT / "tools"), "COLUMNS": "300"},
         capture_output=True,
@@ -153,8 +214,11 @@ def test_crash_and_hang_affect_one_test_each(ran):
 
 def test_the_page_counts_failures_by_owner(ran):
     *_, text = ran
-    assert "| test_torch.py | 5 | 1 |  | 2 |  | 2 |" in text
-    assert "| test_cuda.py | 1 |  |  |  |  |  |" in text
+    version = torch.__version__.partition("+")[0]
+    assert f"| test_torch.py | {version} | 5 | 1 |  | 2 |  | 2 |" in text
+    assert f"| test_cuda.py | {version} | 1 |  |  |  |  |  |" in text
+    assert "| functorch/test_broken.py | not run |" in text
+    assert "| **all** |  | 6 | 1 |  | 2 |  | 2 |" in text
     assert "- Compares ones with zeros. (1)" in text
 
 
@@ -180,6 +244,52 @@ def test_suite_lists_the_files_of_the_checkout(checkout):
         "functorch/test_broken.py",
         "test_cuda.py",
     ]
+
+
+def test_folders_select_the_files_of_the_suite_in_them(checkout):
+    def chosen(*names: str) -> list[str]:
+        return [file.name for file in choose(checkout / "test", list(names))]
+
+    mesh, init = "distributed/test_device_mesh.py", "distributed/tensor/test_init.py"
+    spawn = "distributed/test_distributed_spawn.py"
+    assert chosen("distributed") == [init, mesh, spawn]
+    assert [file.name for file in choose(checkout / "test", ["distributed"]) if file.translated] == [spawn]
+    assert chosen("distributed/tensor/", init) == [init]
+    assert chosen("functorch", "other/test_x.py") == ["functorch/test_broken.py", "other/test_x.py"]
+    assert not any(name.startswith("distributed/") for name in chosen())
+
+
+def test_ranks_use_the_device_and_its_backend(checkout, tmp_path):
+    _, output, results = run(checkout, "", tmp_path, "distributed/test_device_mesh.py", limit=60)
+    outcomes = {name: result.outcome for name, result in results.items()}
+    assert outcomes == {
+        "test_a_sum_openreg": "passed",
+        "test_b_too_many_ranks_openreg": "skipped",
+        "test_c_exit_status_openreg": "failed",
+        "test_d_fail": "failed",
+        "test_e_pass": "passed",
+    }, output
+    assert "Expected exit code 0 but got 3" in results["test_c_exit_status_openreg"].message
+    assert results["test_d_fail"].seconds < 50, "rank zero waits until its timeout"
+
+
+def test_the_error_of_a_rank_comes_first():
+    error = "RuntimeError: first line\nsecond line"
+    stack = f"Traceback (most recent call last):\n  File a\n    call()\n{error}\nException raised from f at f.cpp:1\n"
+    message = (
+        f"RuntimeError: Process 1 exited with error code 10 and exception:\n{stack}\nProcess 2 exited with x"
+    )
+    assert error_of_a_rank(message) == f"{error}\n{message}"
+    assert error_of_a_rank("AssertionError: 1 != 2") == "AssertionError: 1 != 2"
+
+
+def test_a_module_is_patched_after_its_import(tmp_path, monkeypatch):
+    (tmp_path / "patched_by_a_test.py").write_text("value = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    patches = {"patched_by_a_test": lambda module: setattr(module, "value", module.value + 1)}
+    monkeypatch.setattr(sys, "meta_path", [Patcher(patches), *sys.meta_path])
+    assert importlib.import_module("patched_by_a_test").value == 2
+    del sys.modules["patched_by_a_test"]
 
 
 def test_samples_and_shards_are_deterministic():
@@ -249,7 +359,25 @@ def test_the_last_result_of_a_test_counts(tmp_path):
     store.add(Result("u", "passed"))
     store.discard("u")
     assert Store(store.path).tests() == ["t"]
-    assert "| a | 1 |" in page({"a": store}, Expected(), "2.13.0", "Every test ran.")
+    assert count(store, Expected(), "2.13.0") == Counts("2.13.0", passed=1)
+
+
+def test_a_run_of_some_tests_of_a_file_keeps_the_numbers_of_its_last_complete_run(checkout, tmp_path):
+    old = Counts("2.13.0", passed=7, no_reason=1)
+    (tmp_path / "summary.json").write_text(json.dumps({"test_torch.py": asdict(old)}))
+    run(checkout, "", tmp_path, "test_torch.py", "--match", "*test_b_*")
+    assert load(tmp_path / "summary.json") == {"test_torch.py": old}
+    assert "| test_torch.py | 2.13.0 | 7 |  |  |  | 1 |  |" in (tmp_path / "page.md").read_text()
+
+
+def test_the_page_of_the_repository_is_that_of_its_summary():
+    """If the expected failures were edited: `python -m upstream CHECKOUT --judge --page docs/upstream.md`."""
+    summary = load(ROOT / "tests" / "upstream" / "summary.json")
+    expected = Expected.load(ROOT / "tests" / "upstream" / "expected_failures.toml")
+    text = (ROOT / "docs" / "upstream.md").read_text()
+    rows = [line.split("|")[1].strip() for line in text.splitlines() if ".py |" in line]
+    assert set(summary) <= set(rows)
+    assert text == page(rows, summary, expected)
 
 
 def test_translation_replaces_device_names_and_keeps_library_names():
@@ -267,3 +395,11 @@ def test_translation_replaces_device_names_and_keeps_library_names():
         torch.backends.cuda.matmul.allow_tf32 = not torch.version.cuda
         def test_cuda_synchronize(self): ...
     """)
+
+
+def test_translation_of_a_distributed_file_also_replaces_the_backend():
+    source = 'if torch.cuda.is_available() and dist.is_nccl_available(): init("nccl", dist.Backend.NCCL, NCCL_DEBUG)'
+    assert translate(source, "chip", "ChipGraph", "chipcl") == (
+        'if torch.chip.is_available() and dist.is_gloo_available(): init("chipcl", dist.Backend.CHIPCL, NCCL_DEBUG)'
+    )
+    assert "nccl" in translate(source, "chip", "ChipGraph")

@@ -1,5 +1,6 @@
 """`make test-versions`: the table of torch versions."""
 
+import torch_version
 import versions
 
 
@@ -19,3 +20,14 @@ def test_table():
     assert not versions.Result("2.13.0", True, counts, finished=False).good
     lines = versions.table([good, bad]).splitlines()
     assert lines[2] == "| 2.13.0 | yes | 2 | 0 | 1 |" and lines[3] == "| 2.14.0 | no | 0 | 0 | 0 |"
+
+
+def test_the_newest_torch_of_a_python():
+    assert torch_version.exists_for((3, 11), "2.15.0") and not torch_version.exists_for((3, 10), "2.15.0")
+    assert torch_version.exists_for((3, 10), "2.14.1") and torch_version.exists_for((3, 13), "2.16.0")
+
+
+def test_the_installed_torch_is_used_if_it_is_supported(monkeypatch):
+    for version, used in {"2.13.0+cpu": "2.13.0", "2.9.1": "", "2.16.0.dev20261101+cpu": ""}.items():
+        monkeypatch.setattr(torch_version.metadata, "version", lambda _, version=version: version)
+        assert torch_version.installed() == used

@@ -225,6 +225,14 @@ def resident() -> int:
     return int(rows["Private_Dirty"].split()[0]) * 1024
 
 
+def settle() -> None:
+    """Frees what nobody holds any longer, and waits for pending work."""
+    gc.collect()
+    for index in range(MODULE.device_count()):
+        MODULE.synchronize(index)
+    MODULE.empty_cache()
+
+
 class Soak:
     def __init__(self, seconds: float, threads: int, seed: int) -> None:
         self.end = 0.0
@@ -257,6 +265,7 @@ class Soak:
                 actor(Thread(self.seed))
             except Exception:
                 return f"in {actor.__name__}, on a single thread:\n{traceback.format_exc()}"
+        settle()
         before, threads = in_use(), threading.active_count()
         peak_reserved()
         self.end = time.monotonic() + self.seconds
@@ -269,10 +278,7 @@ class Soak:
         late, late_resident = peak_reserved(), resident()
         if self.failure:
             return self.failure
-        gc.collect()
-        for index in range(MODULE.device_count()):
-            MODULE.synchronize(index)
-        MODULE.empty_cache()
+        settle()
         print(f"reserved at most {early >> 20} MiB early, {late >> 20} MiB later; ", end="")
         print(f"the process had {early_resident >> 20} MiB early, {late_resident >> 20} MiB at the end")
         if in_use() != before:

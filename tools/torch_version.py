@@ -1,7 +1,39 @@
-"""Prints the version of torch that is installed for this Python, without importing it; nothing if there is none."""
+"""Prints the version of torch to build with.
+
+    python torch_version.py BUILT_LAST VERSION...
+
+The version that is installed for this Python, if it is supported; else BUILT_LAST, if not empty; else the last VERSION
+that exists for this Python. torch is not imported.
+"""
 
 import contextlib
+import re
+import sys
 from importlib import metadata
 
-with contextlib.suppress(metadata.PackageNotFoundError):
-    print(metadata.version("torch").split("+")[0])
+OLDEST = (2, 11)
+# The oldest Python of a version of torch, from the version on.
+OLDEST_PYTHON = {(2, 15): (3, 11)}
+
+
+def release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def installed() -> str:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        version = metadata.version("torch").split("+")[0]
+        if re.fullmatch(r"\d+\.\d+\.\d+", version) and release(version) >= OLDEST:
+            return version
+    return ""
+
+
+def exists_for(python: tuple[int, int], version: str) -> bool:
+    return all(python >= oldest for first, oldest in OLDEST_PYTHON.items() if release(version) >= first)
+
+
+if __name__ == "__main__":
+    built_last, *versions = sys.argv[1:]
+    supported = [version for version in versions if exists_for(sys.version_info[:2], version)]
+    print(installed() or built_last or supported[-1])

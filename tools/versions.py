@@ -48,7 +48,7 @@ def make(target: str, version: str, log: Path) -> bool:
 def test(version: str, folder: Path, target: str) -> Result:
     if not make("build", version, folder / "build.log"):
         return Result(version, False, dict.fromkeys(OUTCOMES, 0), False)
-    finished = make(target, version, folder / "test.log")
+    finished = make(target, version, folder / "test.log") and make("types", version, folder / "types.log")
     return Result(version, True, outcome_counts((folder / "test.log").read_text()), finished)
 
 

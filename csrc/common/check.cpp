@@ -7,20 +7,20 @@ namespace openreg {
 namespace {
 
 // Message prefixes with CUDA's wording, which programs match.
-std::string_view message_prefix(orError_t error) {
+std::string message_prefix(orError_t error) {
+  const std::string name = orGetDeviceName();
   if (error == orErrorForked) {
-    return "Cannot re-initialize " OR_DEVICE_NAME " in forked subprocess. To use " OR_DEVICE_NAME
+    return "Cannot re-initialize " + name + " in forked subprocess. To use " + name +
            " with multiprocessing, you must use the 'spawn' start method: ";
   }
-  return orGetErrorClass(error) == orClassOutOfMemory ? OR_DEVICE_NAME " out of memory: "
-                                                      : OR_DEVICE_NAME " error: ";
+  return name + (orGetErrorClass(error) == orClassOutOfMemory ? " out of memory: " : " error: ");
 }
 
 }  // namespace
 
 void raise(orError_t error, const char* call, c10::SourceLocation where) {
   const std::string_view text(call);
-  std::string message(message_prefix(error));
+  std::string message = message_prefix(error);
   message += orGetLastErrorMessage();
   message += " (";
   message += orGetErrorName(error);

@@ -5,8 +5,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace openreg {
+
+bool is_simulated() noexcept {
+  orDriverInfo info{};
+  info.struct_size = sizeof(info);
+  if (orGetDriverInfo(&info) != orSuccess) {
+    return false;
+  }
+  const std::string_view name = info.name;
+  return name == "sim" || name == "discrete";
+}
 
 c10::DeviceIndex device_count() noexcept {
   int count = 0;
@@ -17,7 +28,7 @@ c10::DeviceIndex device_count() noexcept {
 void ensure_a_device() {
   int count = 0;
   OR_CHECK(orGetDeviceCount(&count));
-  TORCH_CHECK(count > 0, "No ", OR_DEVICE_NAME, " GPUs are available: the driver reports 0 devices");
+  TORCH_CHECK(count > 0, "No ", orGetDeviceName(), " GPUs are available: the driver reports 0 devices");
 }
 
 c10::DeviceIndex checked_index(int index) {
@@ -50,7 +61,7 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index) {
 }
 
 c10::DeviceIndex resolve(c10::Device device) {
-  TORCH_CHECK_VALUE(device.type() == kDevice, "Expected a ", OR_DEVICE_NAME,
+  TORCH_CHECK_VALUE(device.type() == kDevice, "Expected a ", orGetDeviceName(),
                     " device, but got: ", device.str());
   if (!device.has_index()) {
     return current_device();
@@ -80,7 +91,7 @@ void finish_all_devices() noexcept {
     int open = 0;
     if (orDeviceIsOpen(&open, index) == orSuccess && open != 0 && orSetDevice(index) == orSuccess) {
       while (orDeviceSynchronize() == orErrorKernelFailed) {
-        std::fprintf(stderr, "%s: kernel failure not reported before exit: %s\n", OR_DEVICE_NAME,
+        std::fprintf(stderr, "%s: kernel failure not reported before exit: %s\n", orGetDeviceName(),
                      orGetLastErrorMessage());
       }
     }

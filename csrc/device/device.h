@@ -17,6 +17,9 @@ inline constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
 /// Size of per-device tables. Devices with a larger index are not used.
 inline constexpr int kMaxDevices = 64;
 
+/// Whether the driver is one of this project's simulated devices, whose size is a setting.
+bool is_simulated() noexcept;
+
 /// The number of devices; 0 if the runtime returns an error.
 OPENREG_EXPORT c10::DeviceIndex device_count() noexcept;
 

@@ -81,9 +81,9 @@ void report_fallback(const OpDescription& op_info) {
     return;
   }
   const std::string message =
-      c10::str("the operator '", op_info.name, "' has no ", OR_DEVICE_NAME,
+      c10::str("the operator '", op_info.name, "' has no ", orGetDeviceName(),
                " kernel and falls back to the CPU kernel. Register a kernel, or allow the fallback: torch.",
-               OR_DEVICE_NAME, ".fallback(..., allow=[\"", op_info.name, "\"])");
+               orGetDeviceName(), ".fallback(..., allow=[\"", op_info.name, "\"])");
   TORCH_CHECK_NOT_IMPLEMENTED(response == SyncDebugMode::Warn, message);
   TORCH_WARN(message);
 }
@@ -132,7 +132,7 @@ void report_sync(const char* name, const std::string& why) {
     ++settings().waits;
     settings().last_wait = name;
   }
-  const std::string message = c10::str("called a synchronizing ", OR_DEVICE_NAME, " operation: '", name,
+  const std::string message = c10::str("called a synchronizing ", orGetDeviceName(), " operation: '", name,
                                        "' synchronizes the host with the device, because ", why);
   TORCH_CHECK(response == SyncDebugMode::Warn, message);
   TORCH_WARN(message);

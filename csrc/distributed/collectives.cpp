@@ -15,7 +15,7 @@ constexpr size_t kDirectBytes = size_t{32} << 10;
 
 // Large parts are received and reduced in pieces of this size, which stay in the cache. A multiple of every
 // dtype's size.
-constexpr size_t kPieceBytes = size_t{2} << 20;
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
@@ -97,6 +97,15 @@ void reduce_all(const at::Tensor& result, const Tensors& values, const Reduction
   finish_reduction(reduction, result, static_cast<int>(values.size()));
 }
 
+// The same into the values of this rank. Overwrites the values of other ranks.
+void reduce_in_place(const Tensors& values, size_t rank, const Reduction& reduction) {
+  const auto op = reduction.combine_op();
+  for (size_t before = 1; before < rank; ++before) reduce_into(values[0], values[before], op);
+  if (rank > 0) reduce_into(values[rank], values[0], op);
+  for (size_t after = rank + 1; after < values.size(); ++after) reduce_into(values[rank], values[after], op);
+  finish_reduction(reduction, values[rank], static_cast<int>(values.size()));
+}
+
 // The values of this rank as the reduction takes them.
 at::Tensor scaled(const at::Tensor& input, const Reduction& reduction) {
   if (!reduction.scales()) return packed(input);
@@ -105,18 +114,21 @@ at::Tensor scaled(const at::Tensor& input, const Reduction& reduction) {
   return copy;
 }
 
-// Of rank `rank` if `count` elements are divided between all.
-int64_t part_begin(const Transport& transport, int64_t count, int rank) {
-  return count * rank / transport.size();
+// The tensor becomes the reduction of the values of all ranks. It may be one of them.
+void store_reduced(const at::Tensor& tensor, const Tensors& values, const Reduction& reduction) {
+  const at::Tensor result = at::empty(values[0].sizes(), values[0].options());
+  reduce_all(result, values, reduction);
+  tensor.copy_(result);
 }
 
+// A part for each rank; their sizes differ by one element at most.
 Tensors parts_of(const Transport& transport, const at::Tensor& flat) {
-  Tensors result;
+  std::vector<int64_t> sizes;
+  sizes.reserve(static_cast<size_t>(transport.size()));
   for (int rank = 0; rank < transport.size(); ++rank) {
-    const int64_t begin = part_begin(transport, flat.numel(), rank);
-    result.push_back(flat.narrow(0, begin, part_begin(transport, flat.numel(), rank + 1) - begin));
+    sizes.push_back(flat.numel() * (rank + 1) / transport.size() - flat.numel() * rank / transport.size());
   }
-  return result;
+  return chunks(flat, sizes);
 }
 
 }  // namespace
@@ -124,15 +136,7 @@ Tensors parts_of(const Transport& transport, const at::Tensor& flat) {
 Tensors chunks(const at::Tensor& tensor, int count) {
   TORCH_CHECK_VALUE(tensor.numel() % count == 0, "a tensor of ", tensor.numel(),
                     " elements cannot be divided between ", count, " ranks");
-  const std::vector<int64_t> sizes(static_cast<size_t>(count), tensor.numel() / count);
-  const at::Tensor flat = tensor.view(-1);
-  Tensors result;
-  int64_t begin = 0;
-  for (const int64_t size : sizes) {
-    result.push_back(flat.narrow(0, begin, size));
-    begin += size;
-  }
-  return result;
+  return chunks(tensor.view(-1), std::vector<int64_t>(static_cast<size_t>(count), tensor.numel() / count));
 }
 
 Tensors chunks(const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
@@ -167,29 +171,24 @@ Rest all_reduce_directly(Transport& transport, const Call& call, const at::Tenso
                          const Reduction& reduction) {
   const at::Tensor mine = scaled(tensor, reduction);
   const Tensors all = buffers_like(transport, mine);
-  return exchange(transport, call, std::vector<Bytes>(all.size(), bytes_of(mine)), all_bytes(all), [=] {
-    const at::Tensor result = at::empty(mine.sizes(), mine.options());
-    reduce_all(result, all, reduction);
-    tensor.copy_(result);
-  });
+  return exchange(transport, call, std::vector<Bytes>(all.size(), bytes_of(mine)), all_bytes(all),
+                  [=] { store_reduced(tensor, all, reduction); });
 }
 
-// Reduces the pieces that all ranks have sent into a contiguous tensor.
-Transport::Consume reduce_pieces(const at::Tensor& result, const Reduction& reduction) {
-  return [=](size_t begin, const std::vector<Bytes>& pieces) {
-    const size_t element = result.element_size();
-    Tensors all;
-    for (const Bytes& piece : pieces) {
-      all.push_back(
-          at::from_blob(piece.data, {static_cast<int64_t>(piece.size / element)}, result.options()));
-    }
-    reduce_all(result.narrow(0, static_cast<int64_t>(begin / element), all[0].numel()), all, reduction);
-  };
+// Pieces of all ranks as tensors with the options of `like`.
+Tensors as_tensors(const std::vector<Bytes>& pieces, const at::Tensor& like) {
+  Tensors result;
+  result.reserve(pieces.size());
+  for (const Bytes& piece : pieces) {
+    result.push_back(
+        at::from_blob(piece.data, {static_cast<int64_t>(piece.size / like.element_size())}, like.options()));
+  }
+  return result;
 }
 
 }  // namespace
 
-// A large tensor: every rank reduces a part of it, and then all ranks get all parts.
+// A large tensor: every rank reduces a part of it in place, and sends each reduced piece to all ranks.
 Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor,
                 const Reduction& reduction) {
   if (tensor.nbytes() * static_cast<size_t>(transport.size()) <= kDirectBytes || transport.size() == 1) {
@@ -198,19 +197,12 @@ Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor
   const at::Tensor values = packed(tensor);
   scale(reduction, values);
   const Tensors parts = parts_of(transport, values.view(-1));
-  const at::Tensor& mine = parts[at_rank(transport)];
-  const std::vector<Bytes> sizes(parts.size(), bytes_of(mine));
+  const std::vector<Bytes> sizes(parts.size(), bytes_of(parts[at_rank(transport)]));
   return [=, &transport, exchange = transport.begin(call, all_bytes(parts), sizes)] {
-    // The result replaces the values of this rank, so each piece of them is copied before.
-    const Bytes own = bytes_of(at::empty({static_cast<int64_t>(kPieceBytes)}, at::kByte));
-    const Transport::Consume reduce_piece = reduce_pieces(mine, reduction);
-    transport.finish_in_pieces(*exchange, kPieceBytes, [&](size_t begin, std::vector<Bytes> pieces) {
-      Bytes& piece = pieces[at_rank(transport)];
-      std::memcpy(own.data, piece.data, piece.size);
-      piece.data = own.data;
-      reduce_piece(begin, pieces);
-    });
-    transport.share(*exchange, bytes_of(mine), all_bytes(parts));
+    const Transport::Consume reduce_piece = [&](size_t, const std::vector<Bytes>& pieces) {
+      reduce_in_place(as_tensors(pieces, values), at_rank(transport), reduction);
+    };
+    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_piece, all_bytes(parts));
     if (!values.is_same(tensor)) tensor.copy_(values);
   };
 }
@@ -238,11 +230,8 @@ Rest reduce(Transport& transport, const Call& call, const at::Tensor& tensor, co
   const Tensors all = buffers_like(transport, mine);
   std::vector<Bytes> from = all_bytes(all);
   from[static_cast<size_t>(root)] = {};
-  return exchange(transport, call, std::move(to), std::move(from), [=] {
-    const at::Tensor result = at::empty(mine.sizes(), mine.options());
-    reduce_all(result, all, reduction);
-    tensor.copy_(result);
-  });
+  return exchange(transport, call, std::move(to), std::move(from),
+                  [=] { store_reduced(tensor, all, reduction); });
 }
 
 Rest all_gather(Transport& transport, const Call& call, const Tensors& outputs, const at::Tensor& input) {
@@ -289,7 +278,12 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
   }
   const std::vector<Bytes> sizes(values.size(), bytes_of(mine));
   return [=, &transport, exchange = transport.begin(call, all_bytes(values), sizes)] {
-    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_pieces(reduced, reduction));
+    const Transport::Consume reduce_piece = [&](size_t begin, const std::vector<Bytes>& pieces) {
+      const Tensors all = as_tensors(pieces, reduced);
+      const auto first = static_cast<int64_t>(begin / reduced.element_size());
+      reduce_all(reduced.narrow(0, first, all[0].numel()), all, reduction);
+    };
+    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_piece);
     result.store();
   };
 }
@@ -303,6 +297,17 @@ Rest all_to_all(Transport& transport, const Call& call, const Tensors& outputs, 
 
 Rest barrier(Transport& transport, const Call& call) {
   return exchange(transport, call, nothing(transport), nothing(transport), [] {});
+}
+
+void send(Transport& transport, const Call& call, const at::Tensor& tensor, int peer, int tag) {
+  transport.send(call, peer, tag, bytes_of(packed(tensor)));
+}
+
+int recv(Transport& transport, const Call& call, const at::Tensor& tensor, int peer, int tag) {
+  const Output output(tensor);
+  const int source = transport.recv(call, peer, tag, output.bytes());
+  output.store();
+  return source;
 }
 
 }  // namespace openreg::distributed

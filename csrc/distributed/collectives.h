@@ -9,7 +9,7 @@
 #pragma once
 
 #include "distributed/reduction.h"
-#include "distributed/transport.h"
+#include "distributed/transport/transport.h"
 
 #include <functional>
 #include <vector>
@@ -36,6 +36,10 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
                     const Reduction& reduction);
 Rest all_to_all(Transport& transport, const Call& call, const Tensors& outputs, const Tensors& inputs);
 Rest barrier(Transport& transport, const Call& call);
+
+void send(Transport& transport, const Call& call, const at::Tensor& tensor, int peer, int tag);
+/// Returns the rank of the sender.
+int recv(Transport& transport, const Call& call, const at::Tensor& tensor, int peer, int tag);
 
 /// Equal parts of a contiguous tensor along its first dimension, one for each rank, or parts of the given
 /// sizes.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/export.h"
-#include "distributed/call.h"
+#include "distributed/transport/message.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,8 +1,9 @@
 #include "distributed/operation.h"
 
 #include "common/check.h"
-#include "distributed/waiters.h"
+#include "distributed/transport/waiters.h"
 #include "kernel/kernel_guard.h"
+#include "profiler/recorder.h"
 #include "stream/stream.h"
 
 #include <chrono>
@@ -56,6 +57,13 @@ void Operation::launch(c10::Stream stream) {
   // The launch owns a reference, which release() drops.
   auto args = std::make_unique<std::shared_ptr<Operation>>(shared_from_this());
   std::shared_ptr<Operation>* owned = args.get();
+  std::optional<CollectiveScope> scope;
+  if (is_recording()) {
+    const bool has_tensor = call_.dtype >= 0;
+    scope.emplace(Collective{call_.name, group_->name(), transport_->size(), group_->rank(), call_.sequence,
+                             has_tensor ? c10::toString(static_cast<c10::ScalarType>(call_.dtype)) : "",
+                             call_.bytes});
+  }
   const orError_t result = orLaunchKernel(stream_handle(stream), &kernel(call_.name), &owned, sizeof(owned));
   if (result == orSuccess) {
     static_cast<void>(args.release());

@@ -7,9 +7,9 @@
 // Thread safety: all functions may be called from any thread.
 #pragma once
 
-#include "distributed/call.h"
 #include "distributed/group_state.h"
-#include "distributed/transport.h"
+#include "distributed/transport/message.h"
+#include "distributed/transport/transport.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
@@ -38,6 +38,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void launch(c10::Stream stream);
 
   const Call& call() const { return call_; }
+  /// "occl:all_reduce".
+  const char* kernel_name() const { return kernel(call_.name).name; }
   bool done() const;
   std::exception_ptr error() const;
   int source_rank() const;

@@ -15,8 +15,9 @@
 #include "distributed/collectives.h"
 #include "distributed/group_state.h"
 #include "distributed/operation.h"
-#include "distributed/transport.h"
+#include "distributed/transport/transport.h"
 #include "distributed/work.h"
+#include "profiler/collective_event.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -132,10 +133,12 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
   };
 
   c10::intrusive_ptr<c10d::Work> submit(Request request);
+  c10::intrusive_ptr<c10d::Work> receive(Tensors& tensors, c10d::OpType type, int peer, int tag);
   c10::Device check_tensors(const Request& request) const;
+  CollectiveArgs event_args(const Request& request, const Call& call) const;
   CommStream& comm_stream(const StreamKey& key);
   Reduction prepare(const char* name, const c10d::ReduceOp& op, const at::Tensor& tensor,
-                    Tensors& inputs) const;
+                    Tensors& factors) const;
 
   const c10::intrusive_ptr<Options> options_;
   const MakeGloo make_gloo_;

@@ -80,8 +80,6 @@ void reduce_into(const at::Tensor& into, const at::Tensor& values, ReduceOp::Red
   }
   switch (op) {
     case ReduceOp::SUM:
-    case ReduceOp::AVG:
-    case ReduceOp::PREMUL_SUM:
       into.add_(values);
       return;
     case ReduceOp::PRODUCT:
@@ -103,7 +101,7 @@ void reduce_into(const at::Tensor& into, const at::Tensor& values, ReduceOp::Red
       into.bitwise_xor_(values);
       return;
     default:
-      TORCH_INTERNAL_ASSERT(false, "check_reduction accepts no other operation");
+      TORCH_INTERNAL_ASSERT(false, "Reduction::combine_op returns no other operation");
   }
 }
 

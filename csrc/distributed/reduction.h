@@ -27,7 +27,7 @@ void scale(const Reduction& reduction, const at::Tensor& values);
 void combine(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
              c10d::ReduceOp::RedOpType op);
 
-/// into = into op values. AVG adds.
+/// into = into op values. `op`: from Reduction::combine_op.
 void reduce_into(const at::Tensor& into, const at::Tensor& values, c10d::ReduceOp::RedOpType op);
 
 /// For AVG: values /= count.

@@ -1,7 +1,7 @@
 #include "distributed/work.h"
 
 #include "common/gil_release.h"
-#include "distributed/waiters.h"
+#include "distributed/transport/waiters.h"
 #include "stream/stream.h"
 
 #include <c10/core/StreamGuard.h>
@@ -10,13 +10,17 @@ namespace openreg::distributed {
 
 WorkOCCL::WorkOCCL(int rank, c10d::OpType type, std::shared_ptr<Operation> operation, c10::Device device,
                    std::shared_ptr<c10::Event> end, c10::intrusive_ptr<c10::ivalue::Future> future,
-                   std::vector<at::Tensor> outputs)
-    : Work(rank, type),
+                   const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs)
+    : Work(rank, type, at::hasCallbacks() ? operation->kernel_name() : nullptr, inputs),
       operation_(std::move(operation)),
       device_(device),
       end_(std::move(end)),
       future_(std::move(future)),
       outputs_(std::move(outputs)) {}
+
+void WorkOCCL::called() {
+  if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+}
 
 bool WorkOCCL::isCompleted() {
   return operation_->done();

@@ -14,10 +14,11 @@ namespace openreg::distributed {
 
 class WorkOCCL : public c10d::Work {
  public:
-  /// `end`: recorded behind the operation on its communication stream.
+  /// `end`: recorded behind the operation on its communication stream. `inputs`: for profilers, for which the
+  /// call lasts until called().
   WorkOCCL(int rank, c10d::OpType type, std::shared_ptr<Operation> operation, c10::Device device,
            std::shared_ptr<c10::Event> end, c10::intrusive_ptr<c10::ivalue::Future> future,
-           std::vector<at::Tensor> outputs);
+           const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -35,6 +36,9 @@ class WorkOCCL : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
   float getDuration() const override;
   uint64_t getSequencenumber() const override;
+
+  /// Ends the event of the call.
+  void called();
 
   c10::Device device() const { return device_; }
   /// The stream waits for the end.

@@ -51,7 +51,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode mode) {
               "instance, or reset() this one.");
   device_ = current_device();
   const c10::Stream stream = current_stream(device_);
-  TORCH_CHECK(stream != default_stream(device_), OR_DEVICE_NAME,
+  TORCH_CHECK(stream != default_stream(device_), orGetDeviceName(),
               " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
               "them on the default stream.) Make another stream current first.");
   const c10::MempoolId_t used = pool.first == 0 && pool.second == 0 ? capture_pool_handle() : pool;
@@ -119,7 +119,7 @@ void Graph::capture_end() {
   size_t nodes = 0;
   OR_CHECK(orGraphGetNodeCount(graph_, &nodes));
   if (nodes == 0) {
-    TORCH_WARN("The ", OR_DEVICE_NAME,
+    TORCH_WARN("The ", orGetDeviceName(),
                " Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                "device or stream: nothing was launched on device ",
                static_cast<int>(device_), ", stream ", captured_->id(), ".");
@@ -198,7 +198,7 @@ void Graph::debug_dump(const std::string& path) {
   TORCH_CHECK(state_ == State::Captured || state_ == State::Ready,
               "Called debug_dump() without a preceding successful capture.");
   if (!debug_) {
-    TORCH_WARN(OR_DEVICE_NAME, " Graphs debug not enabled, set with [graph].enable_debug_mode()");
+    TORCH_WARN(orGetDeviceName(), " Graphs debug not enabled, set with [graph].enable_debug_mode()");
     return;
   }
   std::ofstream file(path);
@@ -230,7 +230,7 @@ std::unique_ptr<at::GraphImplInterface> make_graph(at::GraphImplArgs args) {
 
 // The registry's key is the device name in upper case. REGISTER_GRAPH_IMPL accepts only a literal.
 [[maybe_unused]] const bool registered = [] {
-  std::string key = OR_DEVICE_NAME;
+  std::string key = orGetDeviceName();
   std::ranges::transform(key, key.begin(), [](unsigned char c) { return std::toupper(c); });
   at::GraphImplRegistry()->Register(key, &make_graph);
   return true;

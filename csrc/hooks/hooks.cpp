@@ -31,7 +31,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     orPointerAttributes attributes{};
     attributes.struct_size = sizeof(attributes);
     OR_CHECK(orPointerGetAttributes(&attributes, data));
-    TORCH_CHECK(attributes.type == orMemoryTypeDevice, "the pointer ", data, " is not ", OR_DEVICE_NAME,
+    TORCH_CHECK(attributes.type == orMemoryTypeDevice, "the pointer ", data, " is not ", orGetDeviceName(),
                 " memory");
     return c10::Device(kDevice, static_cast<c10::DeviceIndex>(attributes.device));
   }

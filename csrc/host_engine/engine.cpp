@@ -44,7 +44,7 @@ class Call {
     }
     // A device generator dispatches a call to the device even if all tensors are on the host.
     TORCH_CHECK(device_ >= 0 || traits_.generator < 0,
-                "Expected a 'cpu' device type for generator but found '", OR_DEVICE_NAME, "'");
+                "Expected a 'cpu' device type for generator but found '", orGetDeviceName(), "'");
     if (device_ < 0) {
       device_ = current_device();
     }
@@ -57,7 +57,7 @@ class Call {
 
   void run() {
     TORCH_CHECK_NOT_IMPLEMENTED(traits_.has_cpu_kernel || !dense_, "the operator '", traits_.name,
-                                "' is not available on ", OR_DEVICE_NAME,
+                                "' is not available on ", orGetDeviceName(),
                                 ": it has neither a kernel for the device nor one for the CPU");
     DeviceScope scope(device_);
     // A view of a sparse tensor has new indices or values, which a kernel computes.

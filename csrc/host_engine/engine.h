@@ -19,7 +19,7 @@
 namespace openreg {
 
 /// Debug label of the engine's kernels in the dispatcher's tables.
-inline constexpr const char* kEngineLabel = "the engine of " OR_DEVICE_NAME;
+inline constexpr const char* kEngineLabel = "the host engine";
 
 /// Boxed kernel for any operator. Shape, dtype and device errors throw at the call; data-dependent errors at
 /// the next synchronization, or at the call of an operator that synchronizes.

@@ -33,7 +33,7 @@ c10::Storage take_ownership(const c10::Storage& made_by_kernel, c10::DeviceIndex
 
 at::Tensor device_tensor(c10::Storage storage, const at::Tensor& like) {
   TORCH_CHECK_NOT_IMPLEMENTED(like.layout() == c10::kStrided, "results with layout ", like.layout(),
-                              " are not available on ", OR_DEVICE_NAME);
+                              " are not available on ", orGetDeviceName());
   if (C10_UNLIKELY(like.is_quantized())) {
     return quantized_over(std::move(storage), like);
   }

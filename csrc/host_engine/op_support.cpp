@@ -1,11 +1,7 @@
-#include "host_engine/op_support.h"
+#include "operators/op_support.h"
 
 #include "host_engine/engine.h"
 #include "host_engine/ops/op_traits.h"
-
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include <algorithm>
 
 namespace openreg {
 namespace {
@@ -53,18 +49,10 @@ const char* support_of(const c10::OperatorHandle& op, const OpTraits& traits) {
 }  // namespace
 
 std::vector<OpSupport> op_support(const std::string& name_space) {
-  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  std::vector<OpSupport> all;
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findOp(name);
-    if (name.getNamespace() != name_space || !op.has_value() || !op->hasSchema()) {
-      continue;
-    }
-    const OpTraits& traits = op_traits(*op);
-    all.push_back({traits.name, support_of(*op, traits), traits.depends_on_data});
-  }
-  std::ranges::sort(all, {}, &OpSupport::name);
-  return all;
+  return describe_ops(name_space, [](const c10::OperatorHandle& op) -> OpSupport {
+    const OpTraits& traits = op_traits(op);
+    return {traits.name, support_of(op, traits), traits.depends_on_data};
+  });
 }
 
 }  // namespace openreg

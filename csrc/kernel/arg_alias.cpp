@@ -7,8 +7,11 @@ namespace openreg {
 
 at::Tensor alias(const at::Tensor& tensor, bool writes) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(!impl->has_storage())) {
+    (void)impl->data();  // throws the tensor's own message: its memory was taken by a later replay of a graph
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage() && tensor.layout() == c10::kStrided,
-                              "a kernel requires a strided ", OR_DEVICE_NAME,
+                              "a kernel requires a strided ", orGetDeviceName(),
                               " tensor with a storage, but got a tensor with layout ", tensor.layout());
   c10::Storage storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes));
   if (C10_UNLIKELY(tensor.is_quantized())) {

@@ -68,4 +68,16 @@ void restore_checkpoint(c10::DeviceIndex device, const PoolCheckpoint& checkpoin
   }
 }
 
+bool owns_memory(const c10::StorageImpl* storage) {
+  return storage->data_ptr().get_deleter() == &free_block;
+}
+
+void free_memory(c10::StorageImpl* storage) {
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (void* block = data.get_context();
+      data.compare_exchange_deleter(&free_block, &c10::detail::deleteNothing)) {
+    free_block(block);
+  }
+}
+
 }  // namespace openreg

@@ -17,4 +17,10 @@ OPENREG_EXPORT void restore_checkpoint(c10::DeviceIndex device, const PoolCheckp
                                        const std::vector<c10::StorageImpl*>& stale,
                                        const std::vector<c10::StorageImpl*>& owners);
 
+/// Whether the storage owns memory of a pool.
+OPENREG_EXPORT bool owns_memory(const c10::StorageImpl* storage);
+
+/// Frees the memory of a storage that may still be referenced. No effect if it owns none.
+OPENREG_EXPORT void free_memory(c10::StorageImpl* storage);
+
 }  // namespace openreg

@@ -1,5 +1,5 @@
-// Operators without a kernel, in a build without the host engine: their tensors are copied to the host, the
-// CPU kernel runs there, and its results are copied back. Slow and synchronous; it keeps a bring-up going
+// Operators without a kernel, in the library without the host engine: their tensors are copied to the host,
+// the CPU kernel runs there, and its results are copied back. Slow and synchronous; it keeps a bring-up going
 // while kernels are missing.
 #include "operators/cpu_fallback.h"
 
@@ -56,9 +56,9 @@ const OpDescription& count(const c10::OperatorHandle& op) {
     }
   }
   if (first) {
-    TORCH_WARN("the operator '", name, "' has no kernel for ", OR_DEVICE_NAME,
+    TORCH_WARN("the operator '", name, "' has no kernel for ", orGetDeviceName(),
                " and falls back to the CPU, with copies of its arguments and results. This is slow. Write a "
-               "kernel for it, or build with the host engine.");
+               "kernel for it, or offer a function of the kernel library.");
   }
   return found->info;
 }
@@ -89,13 +89,6 @@ void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
 }
 
-void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const OperatorCall call(op, count(op), stack);
-  note_wait();
-  replace_generator(op, *stack);
-  at::native::cpu_fallback(op, stack);
-}
-
 // PyTorch's default for an out-of-tree device raises, so the fallback is not called for convolutions.
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
@@ -121,6 +114,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   };
   return {to_device(grad_input), to_device(grad_weight), to_device(grad_bias)};
 }
+
+}  // namespace
+
+void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OperatorCall call(op, count(op), stack);
+  note_wait();
+  replace_generator(op, *stack);
+  at::native::cpu_fallback(op, stack);
+}
+
+namespace {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>());

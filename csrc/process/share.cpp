@@ -91,7 +91,7 @@ void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
 
 SharedStorage share_storage(const c10::Storage& storage) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  TORCH_CHECK(impl->device_type() == kDevice, "expected a ", OR_DEVICE_NAME,
+  TORCH_CHECK(impl->device_type() == kDevice, "expected a ", orGetDeviceName(),
               " storage to share, but got a storage on ", impl->device());
   SharedStorage result;
   result.device = impl->device().index();

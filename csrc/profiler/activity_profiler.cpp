@@ -86,7 +86,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     recording_ = start_recording() == orSuccess;
     if (!recording_) {
       errors_.emplace_back(orGetLastErrorMessage());
-      TORCH_WARN("the profiler cannot record ", OR_DEVICE_NAME, " activities: ", errors_.back());
+      TORCH_WARN("the profiler cannot record ", orGetDeviceName(), " activities: ", errors_.back());
       status_ = libkineto::TraceStatus::ERROR;
       return;
     }
@@ -112,7 +112,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     linked_ = std::move(linked);
     buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
     buffer_->gpuOpCount = 0;
-    buffer_->span = libkineto::TraceSpan(start, end, OR_DEVICE_NAME);
+    buffer_->span = libkineto::TraceSpan(start, end, orGetDeviceName());
     for (const Activity& activity : activities_) {
       write_call(activity);
       write_work(activity);
@@ -146,7 +146,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   // The number of launches that had not finished when the profile ended.
   std::unordered_map<std::string, std::string> getMetadata() override {
-    return {{fmt::format("{}_unfinished", OR_DEVICE_NAME), std::to_string(unfinished_)}};
+    return {{fmt::format("{}_unfinished", orGetDeviceName()), std::to_string(unfinished_)}};
   }
 
   void pushCorrelationId(uint64_t id) override { push_operation(id); }
@@ -218,7 +218,23 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (activity.result != orSuccess) {
       added.addMetadataQuoted("result", orGetErrorName(activity.result));
     }
+    if (activity.collective != nullptr) {
+      describe(added, *activity.collective);
+    }
     extend_ranges(activity, {added.device, added.resource});
+  }
+
+  // The names are those of NCCL's kernels in traces.
+  static void describe(GenericTraceActivity& added, const Collective& collective) {
+    added.addMetadataQuoted("Collective name", collective.name);
+    added.addMetadataQuoted("Process Group Name", collective.group);
+    added.addMetadata("Group size", collective.group_size);
+    added.addMetadata("Rank", collective.rank);
+    added.addMetadata("Seq", collective.sequence);
+    if (!collective.dtype.empty()) {
+      added.addMetadataQuoted("dtype", collective.dtype);
+      added.addMetadata("bytes", collective.bytes);
+    }
   }
 
   // On the device, a range spans all work that was launched inside it.
@@ -262,7 +278,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   static libkineto::DeviceInfo device_info(int32_t device) {
     return {device, device + libkineto::kExceedMaxPid, libkineto::processName(libkineto::processId()),
-            fmt::format("{} {}", OR_DEVICE_NAME, device)};
+            fmt::format("{} {}", orGetDeviceName(), device)};
   }
 
   const std::set<ActivityType> types_;
@@ -299,7 +315,7 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
   }
 
  private:
-  const std::string name_ = OR_DEVICE_NAME;
+  const std::string name_ = orGetDeviceName();
   const std::set<ActivityType> types_ = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
                                          ActivityType::GPU_MEMSET, ActivityType::GPU_USER_ANNOTATION,
                                          ActivityType::PRIVATEUSE1_RUNTIME};

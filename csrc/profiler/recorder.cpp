@@ -113,6 +113,8 @@ Place& my_place() {
   return place;
 }
 
+thread_local std::shared_ptr<const Collective> current_collective;
+
 int32_t thread_number() {
   static thread_local const auto number = static_cast<int32_t>(::syscall(SYS_gettid));
   return number;
@@ -134,6 +136,7 @@ void note_launch(Shard& shard, const orTraceRecord& record) {
       .range = place.range,
       .call = {},
       .work = {},
+      .collective = current_collective,
   };
   shard.launches.push_back({std::move(activity), record.stream});
 }
@@ -239,6 +242,18 @@ std::vector<Activity> stop_recording() {
     }
   }
   return join_records(std::move(launches), returns, finishes);
+}
+
+bool is_recording() {
+  return recording.load(std::memory_order_relaxed);
+}
+
+CollectiveScope::CollectiveScope(Collective collective) {
+  current_collective = std::make_shared<const Collective>(std::move(collective));
+}
+
+CollectiveScope::~CollectiveScope() {
+  current_collective = nullptr;
 }
 
 void push_operation(uint64_t id) {

@@ -28,6 +28,17 @@ struct OpenRange {
   std::shared_ptr<const OpenRange> outer;
 };
 
+/// What one rank contributes to a collective.
+struct Collective {
+  std::string name;   // "all_reduce"
+  std::string group;  // the name of the process group
+  int group_size;
+  int rank;
+  uint64_t sequence;
+  std::string dtype;  // empty: without a tensor
+  uint64_t bytes;
+};
+
 inline constexpr int32_t kExternalStreams = 1000;
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -51,12 +62,25 @@ struct Activity {
   std::optional<Interval> call;            // the launching call; none for synchronizations and ranges
   std::optional<Interval> work;            // the execution; none if it has not finished
   orError_t result = orSuccess;
+  std::shared_ptr<const Collective> collective;  // null: not one
 };
 
 /// Returns orErrorNotPermitted if the runtime's trace has another subscriber.
 [[nodiscard]] OPENREG_EXPORT orError_t start_recording();
 /// The launches since start_recording, in no particular order.
 OPENREG_EXPORT std::vector<Activity> stop_recording();
+
+/// Whether recording is on.
+bool is_recording();
+
+/// While it exists, launches of this thread are recorded as this collective.
+class CollectiveScope {
+ public:
+  explicit CollectiveScope(Collective collective);
+  ~CollectiveScope();
+  CollectiveScope(const CollectiveScope&) = delete;
+  CollectiveScope& operator=(const CollectiveScope&) = delete;
+};
 
 /// The operator in progress on this thread, by torch's id, and the ranges.
 void push_operation(uint64_t id);

@@ -11,6 +11,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/MT19937RNGEngine.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <cstring>
@@ -128,7 +130,7 @@ void Generator::set_state(const c10::TensorImpl& state) {
   RandomState read{};
   std::memcpy(&read, bytes, sizeof(read));
   TORCH_CHECK(read.offset % kNumbersPerLaunch == 0, "offset must be a multiple of ", kNumbersPerLaunch,
-              ", got ", read.offset, ": the tensor is not the state of a ", OR_DEVICE_NAME, " generator");
+              ", got ", read.offset, ": the tensor is not the state of a ", orGetDeviceName(), " generator");
   const bool of_capture = (read.offset & kInCapture) != 0;
   if (const auto replay = of_capture ? current_replay(device().index()) : nullptr) {
     TORCH_CHECK(read.seed == current_seed(), "the seed of a generator cannot change during a capture: it is ",
@@ -159,7 +161,7 @@ c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
 
 void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
   const auto* generator = dynamic_cast<const Generator*>(other.get());
-  TORCH_CHECK(generator != nullptr, "Expected a ", OR_DEVICE_NAME,
+  TORCH_CHECK(generator != nullptr, "Expected a ", orGetDeviceName(),
               " Generator to share its state, but got one on ", other->device());
   source_ = generator->source_;
 }
@@ -167,6 +169,31 @@ void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>
 c10::intrusive_ptr<c10::GeneratorImpl> Generator::graphsafe_get_state() const {
   return c10::make_intrusive<Generator>(device().index(), source_);
 }
+
+#if OR_HAS_PHILOX_STATE
+void Generator::philox_state(uint64_t increment, at::Tensor& seed, at::Tensor& offset,
+                             at::Tensor& intragraph_offset) {
+  const uint64_t numbers = (increment + kNumbersPerLaunch - 1) / kNumbersPerLaunch * kNumbersPerLaunch;
+  const auto number = [](uint64_t value) {
+    return at::scalar_tensor(static_cast<int64_t>(value), at::kLong).view({1});
+  };
+  const auto replay = current_replay(device().index());
+  if (replay == nullptr) {
+    check_uncaptured("reading a generator's state");
+    const RandomState now = source_->reserve(numbers);
+    seed = number(now.seed);
+    offset = number(now.offset);
+    intragraph_offset = number(0);
+    return;
+  }
+  const PhiloxState place = replay->reserve(source_, numbers);
+  const auto options = at::TensorOptions(at::kLong).device(device());
+  seed = at::empty({1}, options);
+  offset = at::empty({1}, options);
+  RandomReplay::store_base(place, seed, offset, current_stream_handle(device().index()));
+  intragraph_offset = number(place.state.offset);
+}
+#endif
 
 Generator* Generator::clone_impl() const {
   return new Generator(device().index(), c10::make_intrusive<RandomSource>(source_->get()));
@@ -185,7 +212,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 
 PhiloxState reserve_random(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
   const at::Generator& generator = given.has_value() && given->defined() ? *given : default_generator(device);
-  TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", OR_DEVICE_NAME,
+  TORCH_CHECK(generator.device().type() == kDevice, "Expected a '", orGetDeviceName(),
               "' device type for generator but found '", c10::DeviceTypeName(generator.device().type(), true),
               "'");
   if (const auto replay = current_replay(device)) {

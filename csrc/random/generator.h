@@ -14,6 +14,7 @@
 #pragma once
 
 #include "common/export.h"
+#include "common/version.h"
 
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
@@ -78,6 +79,10 @@ class Generator final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) override;
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+#if OR_HAS_PHILOX_STATE
+  void philox_state(uint64_t increment, at::Tensor& seed, at::Tensor& offset,
+                    at::Tensor& intragraph_offset) override;
+#endif
 
  private:
   Generator* clone_impl() const override;

@@ -34,8 +34,10 @@ class RandomReplay final : public c10::intrusive_ptr_target {
   /// The RandomReplay of the capture, or null.
   static c10::intrusive_ptr<RandomReplay> of(uint64_t capture);
 
-  /// Reserves the position of a captured launch.
-  PhiloxState reserve(const c10::intrusive_ptr<RandomSource>& source);
+  /// Reserves the position of a captured launch that draws `numbers`, a multiple of kNumbersPerLaunch.
+  PhiloxState reserve(const c10::intrusive_ptr<RandomSource>& source, uint64_t numbers = kNumbersPerLaunch);
+  /// Captures a kernel that stores the start position of each replay in device memory.
+  static void store_base(const PhiloxState& place, at::Tensor& seed, at::Tensor& offset, orStream_t stream);
 
   /// The position of the next launch, from the start of the replay.
   uint64_t position(const c10::intrusive_ptr<RandomSource>& source);

@@ -46,7 +46,7 @@ BackendFlags backend_flags(const at::TensorBase& tensor) {
 }
 
 void set_backend_flags(const at::TensorBase& tensor, BackendFlags flags) {
-  TORCH_CHECK_VALUE(tensor.device().type() == kDevice, "backend metadata requires a ", OR_DEVICE_NAME,
+  TORCH_CHECK_VALUE(tensor.device().type() == kDevice, "backend metadata requires a ", orGetDeviceName(),
                     " tensor, but got a tensor on ", tensor.device());
   for (const char* reserved : {"conj", "neg"}) {
     TORCH_CHECK_VALUE(flags.count(reserved) == 0, "'", reserved,

@@ -46,7 +46,7 @@ std::string storage_name(const c10::Storage& storage) {
 
 void set_storage_name(const c10::Storage& storage, std::string name) {
   auto* device_storage = dynamic_cast<DeviceStorage*>(storage.unsafeGetStorageImpl());
-  TORCH_CHECK_VALUE(device_storage != nullptr, "only storages that the ", OR_DEVICE_NAME,
+  TORCH_CHECK_VALUE(device_storage != nullptr, "only storages that the ", orGetDeviceName(),
                     " backend created have a name; this storage is on ", storage.device());
   device_storage->set_name(std::move(name));
 }

@@ -1,11 +1,27 @@
 /*
  * The driver interface: one table of functions, which a device implements.
  *
- * Note [Versions]
- * The table begins with its size and version. New fields are only appended. A runtime can therefore read the
- * shorter table of an older driver; it uses the documented default for each missing field. OR_DRIVER_VERSION
- * increases when a field is appended. OR_DRIVER_OLDEST increases when the meaning of a field changes; the
- * runtime rejects drivers with a smaller version. The interface is not stable yet.
+ * Note [Loading]
+ * A driver is a shared library that exports orGetDriver. The runtime loads the library that OPENREG_DRIVER
+ * names, else the one of orSetDriver, else it uses the embedded simulated device. It loads one driver, before
+ * the first use of a device (in a program that imports torch: at the import), and never unloads it. Loading
+ * the library and calling orGetDriver must not start threads or open devices.
+ *
+ * Note [Compatibility]
+ * A driver is built once and works with later and earlier runtimes:
+ * - The table only grows. A field is never removed, moved or reused, and an entry never changes its
+ * signature. OR_DRIVER_VERSION increases when fields are appended.
+ * - An older driver has a shorter table. The runtime treats each missing entry as NULL, with the default in
+ * its comment. All entries after "Appended" are optional.
+ * - A newer driver has a longer table. The runtime does not read fields that it does not know. The driver
+ * must work if these are never called. If it cannot, it sets `oldest_runtime`.
+ * - If the meaning of an entry has to change, a new entry is appended. Only if that is impossible,
+ *   OR_DRIVER_OLDEST increases; the runtime rejects drivers with a smaller version.
+ * - Structs that may grow begin with struct_size, set by the side that owns the memory. Neither side accesses
+ * a field beyond it: a driver checks orHost.struct_size before it uses a field that was appended to orHost,
+ * and device_properties and graph_node write no field beyond the struct_size of their argument. All other
+ * structs of this interface never change.
+ * - Codes of error.h may be added. The runtime passes on codes that it does not know.
  *
  * Note [Argument checks]
  * The runtime validates arguments and handles before it calls an entry: devices are in range and open, sizes
@@ -17,6 +33,16 @@
  * may pass a message with the values to orHost.report; otherwise the runtime uses the text of the code. No
  * C++ type and no exception crosses this table.
  *
+ * Note [Rules of streams and kernels]
+ * The driver implements Note [Stream order], Note [Failed kernels], Note [Deferred kernels], Note [Graphs]
+ * and Note [Interprocess sharing] of openreg.h. It may run work inside the call that submits it. Kernels of
+ * one stream never overlap. openreg-driver-check checks all of these rules.
+ *
+ * Note [Fork]
+ * A process may fork after `init` and before a device is opened; parent and child can then both use the
+ * driver. After a device was opened, the runtime calls no entry in a forked child. The fork must not disturb
+ * the parent, and the child must be able to end. A process may end while work is pending.
+ *
  * Note [Thread safety]
  * Every entry may be called from any thread, also concurrently. An entry that waits may run pending work on
  * the waiting thread.
@@ -24,25 +50,30 @@
 #ifndef OPENREG_DRIVER_H_
 #define OPENREG_DRIVER_H_
 
+#include "openreg/device_code.h"
 #include "openreg/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define OR_DRIVER_VERSION 4
+#define OR_DRIVER_VERSION 5
 #define OR_DRIVER_OLDEST 1
 
 typedef struct orDriverStream orDriverStream;
 typedef struct orDriverEvent orDriverEvent;
 typedef struct orDriverGraph orDriverGraph;
 typedef struct orDriverDeferred orDriverDeferred;
+typedef struct orDriverModule orDriverModule;
+typedef struct orDriverFunction orDriverFunction;
 
 /* Functions of the runtime that a driver may call. */
 typedef struct orHost {
   uint32_t struct_size;
   /* Sets the message of the error that the calling entry is about to return. The message is copied. */
   void (*report)(const char* message);
+  /* OR_DRIVER_VERSION of the runtime. (since version 5; in an older runtime struct_size ends before it) */
+  uint32_t version;
 } orHost;
 
 /* Memory of another process, opened in this process. */
@@ -55,14 +86,15 @@ typedef struct orDriverIpcMemory {
 } orDriverIpcMemory;
 
 typedef struct orDriver {
-  uint32_t struct_size;
-  uint32_t version;
-  const char* name;
+  uint32_t struct_size;  /* sizeof(orDriver) */
+  uint32_t version;      /* OR_DRIVER_VERSION */
+  const char* name;      /* of the driver, in messages; lives as long as the process */
   uint64_t capabilities; /* OR_CAP_* */
 
   /* ---- Devices -------------------------------------------------------------------------------------- */
 
-  /* Called once, before any other entry. Reads the configuration; opens nothing. */
+  /* Called once, before any other entry. Reads the configuration; opens nothing and starts no thread, so that
+   * a process can fork after it. If it fails, no other entry is called. */
   orError_t (*init)(const orHost* host);
   orError_t (*device_count)(int* count);
   orError_t (*device_properties)(int device, orDeviceProperties* properties);
@@ -71,17 +103,20 @@ typedef struct orDriver {
   /* Called after all streams and events are destroyed and all memory is freed. */
   orError_t (*device_close)(int device);
   /* (optional) The offset from a device pointer to its address in the kernel view. The device is open.
-   * Without it: no OR_CAP_HOST_EXECUTABLE. */
+   * Without it: no OR_CAP_HOST_EXECUTABLE. 0: unified memory. Otherwise an address that was device memory
+   * once never becomes host memory, so that the runtime can reject stale pointers. */
   orError_t (*kernel_view_offset)(int device, ptrdiff_t* offset);
 
   /* ---- Memory --------------------------------------------------------------------------------------- */
 
-  /* `size` is a multiple of allocation_granularity. Returns orErrorOutOfMemory if no block is free. */
+  /* `size` and the returned address are multiples of allocation_granularity, a power of two. Returns
+   * orErrorOutOfMemory if no block is free. */
   orError_t (*memory_alloc)(int device, size_t size, void** ptr);
   /* All submitted work that uses the memory has finished. */
   orError_t (*memory_free)(int device, void* ptr, size_t size);
   orError_t (*memory_info)(int device, size_t* free, size_t* total);
-  /* (optional) Pinned host memory. Without it: page-aligned pageable memory. */
+  /* (optional, both or none) Pinned host memory, aligned to 64 bytes or more. Without it: page-aligned
+   * pageable memory. */
   orError_t (*host_alloc)(size_t size, void** ptr);
   orError_t (*host_free)(void* ptr, size_t size);
 
@@ -96,7 +131,9 @@ typedef struct orDriver {
   /* Waits for all submitted work, then returns and clears the pending kernel failure, if any. */
   orError_t (*stream_synchronize)(orDriverStream* stream);
   orError_t (*stream_wait_event)(orDriverStream* stream, orDriverEvent* event);
-  /* Copies the argument block. `observer` (may be NULL) is copied and called once when the work is done. */
+  /* Runs a kernel, which is host code. Without OR_CAP_HOST_EXECUTABLE it cannot access device memory; the
+   * runtime still uses it for host functions. Copies the argument block. `observer` (may be NULL) is copied
+   * and called once when the work is done. */
   orError_t (*stream_launch)(orDriverStream* stream, const orKernel* kernel, const void* args,
                              size_t args_size, const orObserver* observer);
   /* (optional) As orRunKernel. Without it: stream_launch, then stream_synchronize. */
@@ -176,10 +213,39 @@ typedef struct orDriver {
    * handle. Without them: orErrorNotSupported. */
   orError_t (*kernel_defer)(orDriverDeferred** deferred);
   orError_t (*kernel_finish)(orDriverDeferred* deferred, orError_t result, const char* why);
+
+  /* ---- Since version 5 ------------------------------------------------------------------------------ */
+
+  /* (optional) The smallest OR_DRIVER_VERSION of a runtime that can use this driver. 0: any. */
+  uint32_t oldest_runtime;
+  uint32_t reserved; /* 0 */
+
+  /* (optional, all of the following or none) Device code; see Note [Device code] in device_code.h. Without
+   * them: no OR_CAP_DEVICE_CODE.
+   *
+   * Loads an image, which is copied; the device is open. `image` is NULL: the functions that are built into
+   * the driver. An image that the device cannot run returns orErrorInvalidValue. */
+  orError_t (*module_load)(int device, const void* image, size_t size, orDriverModule** module);
+  /* Submitted launches still run. */
+  orError_t (*module_unload)(orDriverModule* module);
+  /* Returns orErrorNotSupported if the module has no such function. The function lives as long as the module.
+   */
+  orError_t (*module_function)(orDriverModule* module, const char* name, orDriverFunction** function);
+  /* Copies the argument block. Order, failures, observers and captures as stream_launch. */
+  orError_t (*stream_launch_function)(orDriverStream* stream, orDriverFunction* function,
+                                      const orLaunchConfig* config, const void* args, size_t args_size,
+                                      const orObserver* observer);
+
+  /* (optional) As orStreamGetNativeHandle and orDeviceGetNativeHandle. Without it: orErrorNotSupported. */
+  orError_t (*stream_native_handle)(orDriverStream* stream, void** handle);
+  orError_t (*device_native_handle)(int device, void** handle);
 } orDriver;
 
-/* The only symbol that a driver exports. */
+/* The only symbol that a driver exports. Returns the same table at each call; the table lives as long as the
+ * process and does not change. */
+#define OR_DRIVER_SYMBOL "orGetDriver"
 typedef const orDriver* (*orGetDriverFunction)(void);
+__attribute__((visibility("default"))) const orDriver* orGetDriver(void);
 
 #ifdef __cplusplus
 }

@@ -15,8 +15,9 @@
  * is still called, and events recorded behind the failure still complete. The next synchronization of the
  * stream, of an event recorded on it behind the failure, or of its device returns orErrorKernelFailed with
  * the name and the message of the kernel, and clears the failure. Work submitted afterwards runs. A stream
- * that waits for an event recorded behind an unreported failure fails with the same message. Other streams
- * are not affected.
+ * that waits for an event recorded behind an unreported failure is poisoned by the same failure. Other
+ * streams are not affected. The report clears the failure on all streams. It is reported once to a thread,
+ * but again to other threads that synchronize with another stream that it poisoned.
  *
  * Note [Deferred kernels]
  * A kernel that starts work elsewhere, such as a transfer over a network, need not occupy a thread of the
@@ -77,6 +78,34 @@ OR_API_VALUE const char* orGetLastErrorMessage(void);
  * device returns orErrorForked and takes no lock. This function never fails and takes no lock, so destructors
  * may call it. */
 OR_API_VALUE int orIsForked(void);
+
+/* ---- The driver --------------------------------------------------------------------------------------- */
+
+/* The driver of the process. Strings live as long as the process. */
+typedef struct orDriverInfo {
+  uint32_t struct_size;
+  uint32_t version;         /* OR_DRIVER_VERSION that the driver was built with */
+  uint32_t runtime_version; /* OR_DRIVER_VERSION of this runtime */
+  uint32_t table_size;      /* bytes of the driver's table */
+  const char* name;
+  const char* path;      /* the file; "" for the embedded driver */
+  uint64_t capabilities; /* OR_CAP_* */
+} orDriverInfo;
+
+/* Chooses the driver: the path of a shared library, or "sim" for the embedded simulated device. Call it
+ * before the first use of the runtime; later it returns orErrorNotPermitted. The environment variable
+ * OPENREG_DRIVER has precedence. The library is loaded by the first call that needs it, which returns an
+ * error if it cannot be loaded. */
+OR_API orError_t orSetDriver(const char* path);
+/* The name of the device type, such as "openreg", which is the default. Messages contain it, and environment
+ * variables of the runtime begin with it: OPENREG_SCHEDULE, OPENREG_SEED. It is set once, before the first
+ * call that reads it; a different name later returns orErrorNotPermitted. 1 to 63 lower-case letters, digits
+ * and underscores, beginning with a letter. */
+OR_API orError_t orSetDeviceName(const char* name);
+/* Never NULL; lives as long as the process. */
+OR_API_VALUE const char* orGetDeviceName(void);
+/* Loads the driver, if necessary, but does not initialize it. `info->struct_size` must be set. */
+OR_API orError_t orGetDriverInfo(orDriverInfo* info);
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
 

@@ -9,6 +9,7 @@ holds ``_lock`` never waits for an import of torch in another thread, which may 
 import contextlib
 import importlib
 import importlib.machinery
+import importlib.util
 import os
 import re
 import struct
@@ -18,17 +19,20 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from torch_openreg import _gpu, _unavailable
+from torch_openreg import _driver, _gpu, _unavailable
+from torch_openreg._name import DEVICE_NAME, setting
 from torch_openreg._unavailable import DeviceUnavailableWarning, LoadError
 
 try:
-    from torch_openreg._build import DEVICE_NAME, TORCH_VERSION, VERSION
+    from torch_openreg._build import HOST_ENGINE, TORCH_VERSION, VERSION
 except ImportError:
-    DEVICE_NAME, TORCH_VERSION, VERSION = __package__.removeprefix("torch_"), "", ""
+    HOST_ENGINE, TORCH_VERSION, VERSION = True, "", ""
 
 PACKAGE = __package__
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
-AUTOLOAD = f"{DEVICE_NAME.upper()}_AUTOLOAD"
+MODULE = f"{PACKAGE}.openreg"  # is torch.<device>
+AUTOLOAD = setting("AUTOLOAD")
+ENGINE = setting("HOST_ENGINE")
 FREE_NAME = "privateuseone"  # the name of PrivateUse1 while no backend has named it
 REINSTALL = (
     f"reinstall {PACKAGE}: pip install --force-reinstall --no-deps --no-build-isolation, "
@@ -64,13 +68,16 @@ def load() -> ModuleType:
 
 
 def leaves_accelerator() -> bool:
-    """Whether ``import torch`` must not load the device: <DEVICE>_AUTOLOAD=0, or by default if there is a GPU.
+    """Whether ``import torch`` must not load the device: <DEVICE>_AUTOLOAD=0, or by default if the device is simulated
+    and there is a GPU.
 
     A named PrivateUse1 is torch's accelerator, with precedence over a GPU. Otherwise device-generic programs would run
-    on the simulated device just because it is installed.
+    on the simulated device just because it is installed. A vendor's driver is installed to be used.
     """
     setting = os.environ.get(AUTOLOAD)
-    return setting == "0" if setting in ("0", "1") else find_gpu(sys.modules["torch"]) is not None
+    if setting in ("0", "1"):
+        return setting == "0"
+    return _driver.is_simulated() and find_gpu(sys.modules["torch"]) is not None
 
 
 def find_gpu(torch: Any) -> str | None:
@@ -80,12 +87,13 @@ def find_gpu(torch: Any) -> str | None:
         return None
 
 
-def libraries() -> list[str]:
-    """The shared libraries of this package, in dependency order."""
-    beside = [os.path.join(PACKAGE_DIR, "_C" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+def libraries(host_engine: bool = HOST_ENGINE) -> list[str]:
+    """The shared libraries of this package, in dependency order, with or without the host engine."""
+    folder = PACKAGE_DIR if host_engine else os.path.join(PACKAGE_DIR, "no_engine")
+    beside = [os.path.join(folder, "_C" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     extension = next((path for path in beside if os.path.exists(path)), beside[0])
-    linked = [os.path.join(PACKAGE_DIR, "lib", f"lib{name}.so") for name in (DEVICE_NAME, PACKAGE)]
-    return [*linked, extension]
+    runtime = os.path.join(PACKAGE_DIR, "lib", "libopenreg.so")
+    return [runtime, os.path.join(folder, "lib" if host_engine else "", f"lib{PACKAGE}.so"), extension]
 
 
 def check_library(path: str) -> None:
@@ -122,17 +130,21 @@ def version_mismatch(found: str) -> LoadError | None:
 
 def _integrate(torch: Any) -> ModuleType:
     existing: Any = getattr(torch, DEVICE_NAME, None)
-    if getattr(existing, "__name__", None) == f"{PACKAGE}.{DEVICE_NAME}":
+    if getattr(existing, "__name__", None) == MODULE:
         return existing
     _check_build(torch)
-    _check_name(existing)
+    _driver.check_name()
+    _check_name(torch, existing)
     _check_slot(torch)
-    _import_libraries()
+    _import_libraries(_driver.registered())
     _name_slot(torch)
-    module = importlib.import_module(f"{PACKAGE}.{DEVICE_NAME}")
+    module = importlib.import_module(MODULE)
     torch._register_device_module(DEVICE_NAME, module)
+    _name_submodules()
     _generate_methods(torch)
     importlib.import_module(f"{PACKAGE}.distributed").register()
+    patches = importlib.import_module(f"{PACKAGE}.compiler.patches")
+    patches.apply(patches.AT_IMPORT)
     return module
 
 
@@ -147,12 +159,21 @@ def _check_build(torch: Any) -> None:
         raise mismatch
 
 
-def _check_name(existing: object) -> None:
+def _check_name(torch: Any, existing: object) -> None:
     if existing is not None:
         raise LoadError(
             f"torch.{DEVICE_NAME}, the attribute for the device's module, is already set to {existing!r}",
-            f"remove the code that sets torch.{DEVICE_NAME}",
+            f"remove the code that sets torch.{DEVICE_NAME}, or choose another name for the device",
         )
+    if torch._C._get_privateuse1_backend_name() != DEVICE_NAME and _is_device_type(torch, DEVICE_NAME):
+        raise LoadError(f"'{DEVICE_NAME}' is a device type of torch", "choose another name for the device")
+
+
+def _is_device_type(torch: Any, name: str) -> bool:
+    with contextlib.suppress(RuntimeError):
+        torch.device(name)
+        return True
+    return False
 
 
 def _check_slot(torch: Any) -> None:
@@ -190,19 +211,54 @@ def _has_hooks(torch: Any) -> bool:
     return True
 
 
-def _import_libraries() -> None:
-    for path in libraries():
+def _import_libraries(driver: _driver.Registered | None) -> None:
+    """Configures the runtime, and loads the libraries that the driver needs."""
+    library = libraries()[0]  # the same with and without the host engine
+    check_library(library)
+    runtime = _driver.Runtime(library)
+    runtime.configure(DEVICE_NAME, driver)
+    _, *with_torch = libraries(uses_host_engine(runtime))
+    for path in with_torch:
         check_library(path)
     try:
-        importlib.import_module(f"{PACKAGE}._C")
+        _import_extension(with_torch[-1])
     except Exception as error:
         raise LoadError(f"its libraries cannot be loaded ({one_line(error)})", REINSTALL) from error
+
+
+def uses_host_engine(runtime: _driver.Runtime) -> bool:
+    """Whether operators run as host code on device memory. Otherwise as functions of the driver, else on the CPU."""
+    if not HOST_ENGINE or os.environ.get(ENGINE) == "0":
+        return False
+    info = runtime.driver_info()
+    return info is None or bool(info.capabilities & _driver.HOST_EXECUTABLE)
+
+
+def _import_extension(path: str) -> None:
+    name = f"{PACKAGE}._C"
+    if name in sys.modules:
+        return
+    spec: Any = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    sys.modules[PACKAGE]._C = module  # type: ignore[attr-defined]
 
 
 def _name_slot(torch: Any) -> None:
     # The name may be set in C++ only; torch's Python code has its own copy, and aliases for it.
     if torch.utils.backend_registration._privateuse1_backend_name != DEVICE_NAME:
         torch.utils.rename_privateuse1_backend(DEVICE_NAME)
+
+
+def _name_submodules() -> None:
+    """``import torch.<device>.memory`` finds the loaded module. Otherwise Python would load a second copy."""
+    for name in [name for name in sys.modules if name.startswith(f"{MODULE}.")]:
+        sys.modules[f"torch.{DEVICE_NAME}{name.removeprefix(MODULE)}"] = sys.modules[name]
 
 
 def _generate_methods(torch: Any) -> None:
@@ -223,8 +279,8 @@ def _as_load_error(error: Exception) -> LoadError:
 
 def _attach_placeholder(torch: Any, load_error: LoadError) -> ModuleType:
     placeholder = _placeholder(load_error)
-    sys.modules[f"{PACKAGE}.{DEVICE_NAME}"] = placeholder
-    setattr(sys.modules[PACKAGE], DEVICE_NAME, placeholder)
+    sys.modules[MODULE] = placeholder
+    setattr(sys.modules[PACKAGE], MODULE.rpartition(".")[2], placeholder)
     if hasattr(torch, DEVICE_NAME):
         return placeholder
     setattr(torch, DEVICE_NAME, placeholder)

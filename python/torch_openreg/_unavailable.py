@@ -96,3 +96,5 @@ def _register_hooks(torch: Any) -> None:
     global _hooks
     _hooks = NoDevice()
     torch._C._acc.register_python_privateuseone_hook(_hooks)
+    # It would fail with an internal assertion. torch.accelerator.empty_cache() and memory_allocated() call it.
+    torch._C._accelerator_isAllocatorInitialized = lambda: False

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
-from torch_openreg import _elf, _loader, _unavailable
+from torch_openreg import _driver, _elf, _loader, _unavailable
 
 HELP = "diagnose the installation: what is installed, whether it works, how to fix it"
 GROUP = "torch.backends"
@@ -61,13 +62,15 @@ def examine() -> list[Finding]:
         Finding("package", f"{_loader.PACKAGE} {_loader.VERSION or '(not built)'} in {_loader.PACKAGE_DIR}"),
         Finding("python", f"{sys.version.split()[0]}, {sys.executable}"),
         _torch(use),
-        *_libraries(works="devices" in use),
+        *_libraries(use),
         *_libstdcxx(),
+        _driver_in_use(),
         _slot(use),
         _accelerator(use),
         *_entry_points(),
         *_environment(),
         _device(use),
+        _cpp_compiler(),
     ]
 
 
@@ -90,15 +93,15 @@ def _remedy_for_torch(error: str) -> str:
     return "install torch, or repair it: python -c 'import torch' shows the whole error"
 
 
-def _libraries(works: bool) -> list[Finding]:
+def _libraries(use: dict[str, Any]) -> list[Finding]:
     """A working device has loaded all libraries; otherwise each is loaded to get the dynamic loader's message."""
+    if "devices" in use:
+        return [Finding("library", f"{path}: loads") for path in _loader.libraries(use["host_engine"])]
     paths = _loader.libraries()
-    if works:
-        return [Finding("library", f"{path}: loads") for path in paths]
     results = _run_probe("libraries")
     findings = []
     for path in paths:
-        result = results.get(path, f"not tried: {results['end']}").removeprefix(path).lstrip()
+        result = results.get(path, f"not tried: {results['end']}").removeprefix(path).lstrip(": ")
         # No remedy here: the finding of the device has it.
         findings.append(Finding("library", f"{path}: {result}", result == "loads"))
     return findings
@@ -120,6 +123,19 @@ def _libstdcxx() -> list[Finding]:
             )
             findings.append(Finding("library", text, False, remedy))
     return findings
+
+
+def _driver_in_use() -> Finding:
+    """The driver, from the runtime alone: also without a working torch."""
+    probe = _run_probe("driver")
+    if probe.get("driver"):
+        return Finding("driver", probe["driver"])
+    remedy = (
+        f"repair or reinstall the driver, or unset {_driver.VARIABLE} for the registered or simulated device"
+        if probe.get("chosen")
+        else ""  # the finding of the library has it
+    )
+    return Finding("driver", probe.get("driver_error") or probe["end"], False, remedy)
 
 
 def _slot(use: dict[str, Any]) -> Finding:
@@ -193,6 +209,17 @@ def _device(use: dict[str, Any]) -> Finding:
     return Finding("device", f"{count}; a kernel ran: {use['kernel']}")
 
 
+def _cpp_compiler() -> Finding:
+    """Optional: only torch.compile needs it. Inductor uses CXX, or g++."""
+    name = os.environ.get("CXX", "g++")
+    if (path := shutil.which(name)) is not None:
+        return Finding("C++ compiler", f"{path}: torch.compile can generate kernels")
+    return Finding(
+        "C++ compiler",
+        f"'{name}' not found: torch.compile raises an error on the device and on the CPU (install g++, or set CXX)",
+    )
+
+
 def _as_text(findings: list[Finding]) -> str:
     width = max(len(finding.topic) for finding in findings)
     lines, previous = [], ""
@@ -255,7 +282,9 @@ def _probe_use() -> None:
             assert load_error is not None
             _report(load_error=load_error.what, remedy=load_error.remedy)
             return
-        _report(step="counting devices")
+        from torch_openreg import _C
+
+        _report(step="counting devices", host_engine=_C.HOST_ENGINE)
         _report(devices=module.device_count())
         _report(step="running a kernel")
         result = (torch.ones(2, device=_loader.DEVICE_NAME) + 1).tolist()
@@ -279,6 +308,34 @@ def _probe_libraries() -> None:
         _report(**{path: _open(path)})
 
 
+def _probe_driver() -> None:
+    """Runs in a child process: loads and initializes the driver, without torch."""
+    try:
+        registered = _driver.registered()
+        chosen = registered.path if registered else os.environ.get(_driver.VARIABLE)
+        if chosen:
+            _report(chosen=True, step=f"loading the driver {chosen}")
+        runtime = _driver.Runtime(_loader.libraries()[0])
+        runtime.configure(_loader.DEVICE_NAME, registered)
+        info = runtime.driver_info()
+        count = ctypes.c_int()
+        if info is None or runtime.library.orGetDeviceCount(ctypes.byref(count)):
+            _report(driver_error=runtime.error())
+            return
+        source = info.path.decode() or "embedded in the runtime"
+        if registered:
+            source += f", registered as '{registered.name}'"
+        operators = (
+            "the host engine" if _loader.uses_host_engine(runtime) else "functions of the driver and the CPU"
+        )
+        _report(
+            driver=f"'{info.name.decode()}', {source}; version {info.version} of the driver interface (the runtime: "
+            f"{info.runtime_version}); devices: {count.value}; operators run in {operators}"
+        )
+    except Exception as error:
+        _report(driver_error=_loader.one_line(error))
+
+
 def _open(path: str) -> str:
     _report(step=f"loading {path}", **{path: "crashes the process that loads it"})
     try:
@@ -289,4 +346,4 @@ def _open(path: str) -> str:
     return "loads"
 
 
-PROBES = {"use": _probe_use, "libraries": _probe_libraries}
+PROBES = {"use": _probe_use, "libraries": _probe_libraries, "driver": _probe_driver}

@@ -1,6 +1,6 @@
 """``python -m torch_openreg ops``: support status of each ATen operator on the device.
 
-The status comes from the host engine (``csrc/host_engine/op_support.h``); this module only prints it.
+The status comes from ``csrc/operators/op_support.h``; this module only prints it.
 """
 
 import argparse
@@ -22,10 +22,14 @@ SUPPORT = {
     "device": "a device kernel",
     "cpu": "a CPU kernel on device memory, asynchronous",
     "cpu_sync": "a CPU kernel on device memory, synchronous",
+    "driver": "a function of the driver, for the dtypes that it has, else as fallback",
+    "fallback": "a CPU kernel, between copies to the host and back",
     "view": "a view: no kernel is launched",
     "composite": "calls other operators",
     "missing": "no kernel: a call raises NotImplementedError",
 }
+WITH_ENGINE = ("cpu", "cpu_sync")
+WITHOUT_ENGINE = ("driver", "fallback")
 
 
 class Operator(NamedTuple):
@@ -71,11 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
 def op_support(name_space: str = "aten") -> list[Operator]:
     from torch_openreg import _C
 
-    if not _C.HOST_ENGINE:
-        raise SystemExit(
-            "this build has no host engine: operators without a device kernel fall back to the CPU, and"
-            " torch_openreg._C.cpu_fallbacks() counts their calls"
-        )
     return [Operator(*row) for row in _C.op_support(name_space)]
 
 
@@ -91,8 +90,11 @@ def as_rows(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _counts(operators: list[Operator]) -> dict[str, int]:
+    from torch_openreg import _C
+
+    other = WITHOUT_ENGINE if _C.HOST_ENGINE else WITH_ENGINE
     found = Counter(operator.support for operator in operators)
-    return {support: found[support] for support in SUPPORT}
+    return {support: found[support] for support in SUPPORT if support not in other}
 
 
 def _as_json(operators: list[Operator]) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _as_text(operators: list[Operator]) -> str:
 def as_markdown(operators: list[Operator]) -> str:
     version = _loader._minor(_loader.TORCH_VERSION)
     counts = _counts(operators)
-    rows = [f"| `{support}` | {counts[support]} | {meaning} |" for support, meaning in SUPPORT.items()]
+    rows = [f"| `{support}` | {count} | {SUPPORT[support]} |" for support, count in counts.items()]
     on_any_device = [op for op in operators if op.support == "cpu_sync" and op.depends_on_data]
     only_here = [op for op in operators if op.support == "cpu_sync" and not op.depends_on_data]
     parts = [

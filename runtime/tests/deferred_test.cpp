@@ -190,9 +190,49 @@ TEST(Failure, FollowsEventsToOtherStreams) {
   ASSERT_OK(launch(third, [&] { ran = true; }));
   gate.open();
   EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(third), "no");
-  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(second), "no");
-  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(first), "no");
   EXPECT_FALSE(ran);
+}
+
+// Three streams, of which the second waits for the first and the third for the second.
+struct FailedChain {
+  Stream first, second, third;
+
+  FailedChain() {
+    Event failed, passed_on;
+    EXPECT_OK(launch(first, [] { return std::string("no"); }));
+    EXPECT_OK(orEventRecord(failed, first));
+    EXPECT_OK(orStreamWaitEvent(second, failed));
+    EXPECT_OK(orEventRecord(passed_on, second));
+    EXPECT_OK(orStreamWaitEvent(third, passed_on));
+    for (orStream_t stream : {orStream_t(first), orStream_t(second), orStream_t(third)}) {
+      while (orStreamQuery(stream) == orErrorNotReady) {
+      }
+    }
+  }
+};
+
+TEST(Failure, OneReportClearsAllStreams) {
+  FailedChain streams;
+  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(streams.second), "no");
+  std::atomic<int> ran{0};
+  for (orStream_t stream :
+       {orStream_t(streams.first), orStream_t(streams.second), orStream_t(streams.third)}) {
+    ASSERT_OK(launch(stream, [&] { ++ran; }));
+    EXPECT_OK(orStreamSynchronize(stream));
+  }
+  EXPECT_OK(orDeviceSynchronize());
+  EXPECT_EQ(ran, 3);
+}
+
+TEST(Failure, AnotherThreadGetsTheFailureOfItsStream) {
+  FailedChain streams;
+  std::thread([&] { EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(streams.first), "no"); }).join();
+  std::atomic<bool> ran{false};
+  ASSERT_OK(launch(streams.second, [&] { ran = true; }));
+  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(streams.second), "no");
+  EXPECT_TRUE(ran);
+  EXPECT_OK(orStreamSynchronize(streams.third));
+  EXPECT_OK(orDeviceSynchronize());
 }
 
 TEST(Failure, AReportedFailureDoesNotFollowEvents) {

@@ -527,8 +527,22 @@ TEST_P(GraphUnderSchedule, ALaunchWithEventsIsNotDividedByOtherThreads) {
   ASSERT_OK(launch(stream, [&] { result = value; }));
   ASSERT_OK(orStreamEndCapture(stream, &graph));
   std::atomic<bool> stop{false};
+  // Bounded: if the thread launched faster than the stream runs, each synchronization would wait longer than
+  // the last.
+  constexpr int kMaxPending = 64;
+  std::atomic<int> pending{0};
   std::thread other([&] {
-    while (!stop) EXPECT_OK(launch(stream, [&] { value += 1000; }));
+    while (!stop) {
+      if (pending.load() >= kMaxPending) {
+        std::this_thread::yield();
+        continue;
+      }
+      ++pending;
+      EXPECT_OK(launch(stream, [&] {
+        value += 1000;
+        --pending;
+      }));
+    }
   });
   for (int i = 0; i < 100; ++i) {
     EXPECT_OK(orGraphLaunch(graph, stream));

@@ -1,6 +1,7 @@
 """Failures of a group: ranks that end, do not come, or call something else. Every other rank gets an error in time."""
 
 import contextlib
+import datetime
 import os
 import re
 import signal
@@ -150,6 +151,28 @@ def test_ranks_that_do_not_match(case):
     else:
         assert all("the ranks do not match" in error for error in errors), errors
     assert all("test_group_failures.py" in error for error in errors), errors
+
+
+def continue_with_a_new_group(rank, world):
+    """The failure has poisoned three streams: that of the group, that of the call, and one that waited for it."""
+    side = torch.openreg.Stream()
+    dist.all_reduce(ones(100 if rank else 200), async_op=True).wait()
+    side.wait_stream(torch.openreg.current_stream())
+    with pytest.raises(RuntimeError, match="do not match"):
+        torch.openreg.current_stream().synchronize()
+    group = dist.new_group(timeout=datetime.timedelta(seconds=TIMEOUT))
+    tensor = ones(100)
+    dist.all_reduce(tensor, group=group)
+    with torch.openreg.stream(side):
+        other = ones(100)
+        dist.all_reduce(other, group=group)
+    torch.openreg.synchronize()
+    return tensor.sum().item(), other.sum().item()
+
+
+def test_a_reported_failure_does_not_return():
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        assert ranks.run(continue_with_a_new_group) == [(200.0, 200.0)] * 2
 
 
 def abort(rank, world):

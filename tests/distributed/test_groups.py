@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from torch_openreg._torch_versions import SPLIT_GROUP_SUPPORTS_ACCELERATORS
+
 SPLIT = """
 import sys
 import torch, torch.distributed as dist
@@ -40,12 +44,25 @@ dist.all_reduce(tensor)
 torch.openreg.synchronize()
 """
 
+FAKE = """
+import torch, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+tensor = torch.ones(3, device="openreg")
+dist.broadcast(tensor, 0)
+assert tensor.tolist() == [1, 1, 1]
+"""
+
 
 def start(program, *arguments):
     environment = {**os.environ, "OPENREG_AUTOLOAD": "1"}
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", program, *arguments], env=environment)
 
 
+@pytest.mark.skipif(
+    not SPLIT_GROUP_SUPPORTS_ACCELERATORS, reason="before torch 2.12, split_group needs a backend for CUDA"
+)
 def test_split_group(tmp_path):
     processes = [start(SPLIT, f"file://{tmp_path}/store", str(rank)) for rank in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
@@ -53,3 +70,7 @@ def test_split_group(tmp_path):
 
 def test_a_forked_child_exits(tmp_path):
     assert start(FORK, f"file://{tmp_path}/store").wait(120) == 0
+
+
+def test_a_fake_group_takes_tensors_of_the_device():
+    assert start(FAKE).wait(120) == 0

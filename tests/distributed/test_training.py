@@ -6,45 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-
-from torch_openreg._torch_versions import RELEASE
-
-DEVICE = "openreg"
+from training import DEVICE, batches, make_model, mine, same, train_alone
 
 
 @pytest.fixture(params=["two", "four"])
 def ranks(request):
     return request.getfixturevalue(request.param)
-
-
-def make_model():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-
-
-def batches(world, steps=4, rows=6):
-    generator = torch.Generator().manual_seed(1)
-    return [torch.randn(world * rows, 8, generator=generator) for _ in range(steps)]
-
-
-def train_alone(world, model=None, **optimizer):
-    """The parameters after training one process on the batches of all ranks."""
-    model = model or make_model()
-    sgd = torch.optim.SGD(model.parameters(), 0.1, **optimizer)
-    for batch in batches(world):
-        sgd.zero_grad()
-        model(batch).square().mean().backward()
-        sgd.step()
-    return list(model.parameters())
-
-
-def mine(batch, rank, world):
-    return batch.chunk(world)[rank].to(DEVICE)
-
-
-def same(actual, expected):
-    for a, b in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a.detach().cpu(), b.detach().cpu(), rtol=1e-5, atol=1e-6)
 
 
 def ddp(rank, world, options):
@@ -275,12 +242,10 @@ def load_checkpoint(rank, world, folder):
     same([parameter.full_tensor() for parameter in model.parameters()], make_model().parameters())
 
 
-@pytest.mark.skipif(
-    RELEASE < (2, 13), reason="checkpoints of torch 2.11 copy only tensors of CUDA to the CPU"
-)
-def test_checkpoints_between_world_sizes(two, four, tmp_path):
-    two.run(checkpoint, str(tmp_path))
-    four.run(load_checkpoint, str(tmp_path))
+def test_checkpoints_between_world_sizes(run_without_gpu, tmp_path):
+    # If there is a GPU, checkpoints copy only CUDA tensors to the CPU.
+    run_without_gpu("two", checkpoint, str(tmp_path))
+    run_without_gpu("four", load_checkpoint, str(tmp_path))
 
 
 def pipeline(rank, world):

@@ -79,12 +79,14 @@ def move_value(value: object) -> object:
 
 
 def names_another_device(sample: object) -> bool:
-    """Whether an argument is a device of another type: the database has such samples on machines with a GPU."""
+    """Whether an argument is a device, or a tensor on a device, of another type: the database has such samples on
+    machines with a GPU."""
     leaves = tree_leaves((sample.args, sample.kwargs))
     named = [
         x for x in leaves if isinstance(x, torch.device) or (isinstance(x, str) and x.startswith("cuda"))
     ]
-    return any(torch.device(x).type not in ("cpu", DEVICE) for x in named)
+    devices = [torch.device(x) for x in named] + [x.device for x in leaves if isinstance(x, torch.Tensor)]
+    return any(device.type not in ("cpu", DEVICE) for device in devices)
 
 
 def close(mine: torch.Tensor, theirs: torch.Tensor, what: str) -> None:

@@ -77,7 +77,9 @@ def changed(leaves: list, rng: random.Random) -> list | None:
     tensors = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
     if numbers and (not tensors or rng.random() < 0.15):
         i = rng.choice(numbers)
-        choices = [-1, 0, 7, -7, 100, 2.5] if type(leaves[i]) is int else [-1.0, 0.0, 2.0, float("nan")]
+        choices = (
+            [-1, 0, 7, -7, 100, 2.5] if type(leaves[i]) is int else [-1.0, 0.0, 2.0, 1e300, 1j, float("nan")]
+        )
         return [*leaves[:i], rng.choice(choices), *leaves[i + 1 :]]
     if not tensors:
         return None
@@ -153,3 +155,20 @@ def test_error_inputs(name: str) -> None:
         kind, _ = outcome(call)
         late = late_error()
         assert kind != "nothing" or DATA_DEPENDENT.search(late), f"{name}, number {i}: {late or 'no error'}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.lerp(x, x, 1j),
+        lambda x: torch.addcmul(x, x, x, value=1e300),
+        lambda x: torch._foreach_lerp([x], [x], 1j),
+        lambda x: torch._foreach_addcmul_([x], [x], [x], [1j]),
+        lambda x: x.index_fill_(0, torch.tensor([1], device=x.device), 1j),
+        lambda x: torch.linalg.lu_factor(x, pivot=False),
+    ],
+    ids=["lerp", "addcmul", "foreach_lerp", "foreach_addcmul", "index_fill", "lu_factor"],
+)
+def test_numbers_beyond_the_dtype(call: Callable[[torch.Tensor], object]) -> None:
+    """The tensors are larger than those of a dry run."""
+    check("", lambda: call(torch.ones(20, 20)), lambda: call(torch.ones(20, 20, device="openreg")))

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import torch
 
-from torch_openreg import _loader
+from torch_openreg import _driver, _loader
 
 TIMEOUT = 120
+KEPT = (_driver.NAME_VARIABLE, _loader.ENGINE)  # make test-name, make test-no-engine
 
 # Checks that the device is available under all of its names and runs a kernel.
 WORKS = """
@@ -31,9 +32,11 @@ assert torch.tensor([1.0, 2.0]).to("openreg").to(torch.int32).tolist() == [1, 2]
 
 
 def environment(path: list[Path] | None = None, **variables: str) -> dict[str, str]:
-    """This process's environment with `path` first on PYTHONPATH, without variables of the device."""
+    """This process's environment with `path` first on PYTHONPATH, without most variables of the device."""
     kept = {
-        k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD" and "OPENREG" not in k
+        k: v
+        for k, v in os.environ.items()
+        if k in KEPT or (k != "TORCH_DEVICE_BACKEND_AUTOLOAD" and "OPENREG" not in k)
     }
     if _loader.find_gpu(torch) is not None:  # load the device although there is a GPU
         kept[_loader.AUTOLOAD] = "1"

@@ -2,34 +2,11 @@
 
 import pathlib
 import subprocess
-import sys
-import sysconfig
-import venv
-from importlib import metadata
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
 USE = "import torch; print(torch.ones(3, device='openreg').sum().item(), torch.openreg.__file__)"
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> pathlib.Path:
-    """A virtual environment with torch, its dependencies and the wheel."""
-    minor = ".".join(metadata.version("torch").split(".")[:2])
-    found = (ROOT / "dist").glob(f"torch_openreg-*+torch{minor}-*.whl")
-    wheels = sorted(found, key=lambda path: path.stat().st_mtime)
-    assert wheels, f"no wheel for torch {minor} in dist/: run `make wheel`"
-    home = tmp_path_factory.mktemp("elsewhere")
-    venv.create(home / "env", with_pip=False, symlinks=True)
-    site = next((home / "env" / "lib").glob("python*")) / "site-packages"
-    for entry in SITE.iterdir():
-        if not entry.name.startswith(("torch_openreg", "pip", "_torch_openreg")) and entry.suffix != ".pth":
-            (site / entry.name).symlink_to(entry)
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site)]
-    subprocess.run([*install, str(wheels[-1])], check=True)
-    return home / "env"
 
 
 def run(environment: pathlib.Path, program: str) -> subprocess.CompletedProcess:
@@ -61,16 +38,35 @@ def test_torch_version_mismatch_is_reported(environment):
     build.write_text(before.replace('TORCH_VERSION = "2.', 'TORCH_VERSION = "1.'))
     try:
         done = run(
-            environment, "import torch; print(torch.ones(2).sum().item(), torch.openreg.is_available())"
+            environment,
+            "import torch; torch.accelerator.empty_cache(); print(torch.ones(2).sum().item(), "
+            "torch.openreg.is_available(), torch.accelerator.memory_allocated())",
         )
     finally:
         build.write_text(before)
-    assert done.stdout.split() == ["2.0", "False"], done.stderr
+    assert done.stdout.split() == ["2.0", "False", "0"], done.stderr
     assert "it was built for torch 1." in done.stderr
+
+
+@pytest.mark.parametrize("command", [["-m", "torch_openreg", "doctor"], [str(ROOT / "examples" / "demo.py")]])
+def test_doctor_and_demo_without_a_compiler(environment, command):
+    done = subprocess.run(
+        [str(environment / "bin" / "python"), *command],
+        capture_output=True,
+        text=True,
+        cwd=environment,
+        env={"PATH": str(environment / "bin"), "HOME": str(environment), "OPENREG_AUTOLOAD": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_contents(environment):
     package = next(environment.glob("lib/python*/site-packages/torch_openreg"))
     names = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
     assert {"lib/libopenreg.so", "lib/libtorch_openreg.so", "_build.py", "py.typed"} <= names
-    assert not [name for name in names if name.endswith((".cpp", ".h", ".in", "CMakeLists.txt"))]
+    assert not [name for name in names if name.endswith((".cpp", ".in", "CMakeLists.txt"))]
+    # Headers for drivers of other packages, and those that the compiler pastes into generated kernels.
+    headers = {name for name in names if name.endswith(".h")}
+    public = {f"include/openreg/{path.name}" for path in (ROOT / "include" / "openreg").glob("*.h")}
+    assert headers == public | {"compiler/kernel_api.h", "compiler/vector_masks.h"}
+    assert (package.parent / "bin" / "openreg-driver-check").is_file()  # pip install --target

@@ -1,6 +1,7 @@
 """Runs PyTorch's tests on the device and compares the failures with the expected ones.
 
-    python -m upstream CHECKOUT                 every test
+    python -m upstream CHECKOUT                 every test, except those of torch.distributed
+    python -m upstream CHECKOUT distributed     the tests of torch.distributed; or of a folder, as distributed/tensor
     python -m upstream CHECKOUT --short         a fixed sample of each file; takes minutes
     python -m upstream CHECKOUT --shard 2/5     the second of five parts
     python -m upstream CHECKOUT test_nn.py      one file
@@ -23,12 +24,12 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from upstream import report
+from upstream import report, summary
 from upstream.expected import Expected, judge
 from upstream.results import Result, Store
 from upstream.runner import FileRun, Options, Progress, stopping
 from upstream.selection import Selection, parse_shard
-from upstream.suite import TestFile, test_files
+from upstream.suite import TestFile, choose, distributed_files, test_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAMPLE = 30
@@ -38,7 +39,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upstream", description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a PyTorch source folder")
     parser.add_argument(
-        "files", nargs="*", help="test files, relative to the test folder; default: the whole suite"
+        "files",
+        nargs="*",
+        help="test files or folders, relative to the test folder; default: all but the distributed ones",
     )
     parser.add_argument("--short", action="store_true", help=f"a fixed sample of {SAMPLE} tests of each file")
     parser.add_argument("--shard", type=parse_shard, default=(0, 1), metavar="I/N", help="part I of N")
@@ -48,9 +51,15 @@ def arguments() -> argparse.Namespace:
         "--limit", type=float, default=300, help="timeout of one test in seconds; default: 300"
     )
     parser.add_argument("--resume", action="store_true", help="keep existing results and run the other tests")
+    parser.add_argument(
+        "--failed", action="store_true", help="like --resume; run tests that failed without a reason again"
+    )
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "upstream")
     parser.add_argument("--expected", type=Path, default=REPOSITORY / "tests/upstream/expected_failures.toml")
-    parser.add_argument("--page", type=Path, help="write the table of results to this file")
+    parser.add_argument("--summary", type=Path, default=REPOSITORY / "tests/upstream/summary.json")
+    parser.add_argument(
+        "--page", type=Path, help="add complete files to the summary, and write the page of it"
+    )
     parser.add_argument("--judge", action="store_true", help="run nothing; only compare existing results")
     return parser.parse_args()
 
@@ -59,14 +68,12 @@ def chosen_files(options: argparse.Namespace) -> list[TestFile]:
     tests = options.checkout / "test"
     if not tests.is_dir():
         sys.exit(f"{tests} is not a folder; CHECKOUT is a PyTorch source folder of the installed version")
-    suite = test_files(tests)
-    if not options.files:
-        return suite
-    known = {file.name: file for file in suite}
-    return [known.get(name, TestFile(name)) for name in options.files]
+    return choose(tests, options.files)
 
 
-def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, jobs: int) -> None:
+def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, jobs: int) -> set[str]:
+    """Returns the names of the files of which every selected test has a result."""
+    complete: set[str] = set()
     columns = [TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()]
     with (
         Bars(*columns, TextColumn("{task.fields[state]}"), console=Console(stderr=True)) as bars,
@@ -81,7 +88,8 @@ def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, j
                 state = f"{progress.failed} failed" if progress.failed else ""
                 bars.update(task, total=progress.selected, completed=progress.done, state=state)
 
-            FileRun(file, options, stores[file.name], show).run()
+            if FileRun(file, options, stores[file.name], show).run():
+                complete.add(file.name)
             bars.update(task, visible=False)
             bars.advance(overall)
 
@@ -92,6 +100,19 @@ def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, j
             stopping.set()
             pool.shutdown(cancel_futures=True)
             raise
+    return complete
+
+
+def update_page(given: argparse.Namespace, complete: dict[str, Store], expected: Expected) -> None:
+    import torch
+
+    known = summary.load(given.summary)
+    version = torch.__version__.partition("+")[0]
+    known |= {name: summary.count(store, expected, version) for name, store in complete.items()}
+    summary.save(given.summary, known)
+    tests = given.checkout / "test"
+    suite = [file.name for file in test_files(tests) + distributed_files(tests)]
+    given.page.write_text(report.page(suite, known, expected))
 
 
 def show(failures: list[Result], passes: list[str], console: Console) -> None:
@@ -110,30 +131,32 @@ def main() -> int:
     expected = Expected.load(given.expected)
     files = chosen_files(given)
     stores = {file.name: Store(given.build / "results" / f"{file.name}.jsonl") for file in files}
+    done = set(stores)
     if not given.judge:
-        if not given.resume:
-            for store in stores.values():
+        for store in stores.values():
+            if given.failed:
+                store.discard(*(result.test for result in judge(store, expected, frozenset()).new_failures))
+            elif not given.resume:
                 store.clear()
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
         tests = given.checkout.resolve() / "test"
         options = Options(tests, given.build.resolve(), selection, expected, given.limit, environment)
-        run_all(files, stores, options, given.jobs)
-    complete = frozenset(stores) if selection.complete else frozenset()
+        done = run_all(files, stores, options, given.jobs)
+    complete = frozenset(done if selection.complete else ())
     verdict = judge((result for store in stores.values() for result in store), expected, complete)
     console = Console()
     show(verdict.new_failures, verdict.passes, console)
     if given.page:
-        scope = (
-            "Every test ran." if selection.complete else f"A fixed sample of {SAMPLE} tests of each file ran."
-        )
-        report.write(given.page, stores, expected, scope)
-    totals = report.counts((result for store in stores.values() for result in store), expected)
-    explained = sum(totals[owner] for owner in ("ours", "pytorch", "meaningless"))
+        update_page(given, {} if given.judge else {name: stores[name] for name in complete}, expected)
+    totals = summary.count((result for store in stores.values() for result in store), expected)
     console.print(
-        f"{totals['passed']} passed, {explained} failed with a reason, {len(verdict.new_failures)} without,"
-        f" {len(verdict.passes)} expected failures passed, {totals['skipped']} skipped"
+        f"{totals.passed} passed, {totals.explained} failed with a reason, {len(verdict.new_failures)} without,"
+        f" {len(verdict.passes)} expected failures passed, {totals.skipped} skipped"
     )
-    return 0 if verdict.good else 1
+    incomplete = sorted(stores.keys() - done)
+    for name in incomplete:
+        console.print(f"[red]ended before its last test:[/red] {escape(name)}")
+    return 0 if verdict.good and not incomplete else 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def with_device(devices: str | Iterable[str], name: str) -> list[str]:
 
 
 def run_on_device() -> None:
-    """Runs device-generic tests on the device only, including tests that are marked as CUDA-only.
+    """Runs device-generic tests on the device only, including tests that are marked as CUDA-only. Has an effect once.
 
     `bypass_device_restrictions` would also run tests that are marked as CPU-only or MPS-only, which test the kernels
     of these devices. So the lists of device types are extended instead.
@@ -28,12 +28,13 @@ def run_on_device() -> None:
     from torch.testing._internal import common_device_type
 
     name = torch._C._get_privateuse1_backend_name()
+    only_on = common_device_type.onlyOn
+    mark = only_on.__call__
+    if hasattr(mark, "__wrapped__"):
+        return
     # Sets the device name now. Otherwise the first test class of a file is named after PrivateUse1, and only the
     # others after the device.
     common_device_type.PrivateUse1TestBase.setUpClass()
-
-    only_on = common_device_type.onlyOn
-    mark = only_on.__call__
 
     @functools.wraps(mark)
     def patched_call(self: Any, function: Any) -> Any:

@@ -1,18 +1,19 @@
-"""Writes docs/upstream.md from the stored results."""
+"""Writes docs/upstream.md from the summary of the runs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from functools import reduce
+from operator import add
 
 from upstream.expected import OWNERS, Expected
-from upstream.results import Result, Store
+from upstream.summary import Counts
 
 HEAD = """\
 # PyTorch's own tests on the device
 
-Made by `make test-upstream` with torch {version}; do not edit. {scope}
+Made by `make test-upstream`; do not edit. Each row has the numbers of the last run of all tests of the file, and the
+version of torch.
 
 Device-generic test files run on the device only, including tests that are marked as CUDA-only. `test_cuda.py` and
 `test_cuda_multigpu.py` run with `cuda` replaced by the name of the device. A test that PyTorch marks as an expected
@@ -21,54 +22,38 @@ failure and that fails counts as passed. The reasons of failures are in `tests/u
 - *ours*: a defect or a missing feature of the device;
 - *pytorch*: PyTorch or the test handles out-of-tree devices differently, or the test fails with any CPU kernel;
 - *meaningless*: the test requires a feature that this device cannot have, such as a compiler for CUDA C++.
-
-| file | passed | ours | pytorch | meaningless | no reason yet | skipped |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+COLUMNS = """
+| file | torch | passed | ours | pytorch | meaningless | no reason yet | skipped |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
 
-def counts(results: Iterable[Result], expected: Expected) -> Counter[str]:
-    """The number of tests that passed, were skipped, or failed, by owner of the failure ("" without a reason)."""
-    found: Counter[str] = Counter()
-    for result in results:
-        group = expected.find(result.test) if result.failed else None
-        found[(group.whose if group else "") if result.failed else result.outcome] += 1
-    return found
+def row(name: str, counts: Counts) -> str:
+    numbers = (counts.passed, *(getattr(counts, owner) for owner in OWNERS), counts.no_reason, counts.skipped)
+    return f"| {name} | {counts.torch} | " + " | ".join(str(number or "") for number in numbers) + " |\n"
 
 
-def row(name: str, found: Counter[str]) -> str:
-    cells = [found[key] or "" for key in ("passed", *OWNERS, "", "skipped")]
-    return f"| {name} | " + " | ".join(map(str, cells)) + " |\n"
+def table(files: Iterable[str], summary: dict[str, Counts]) -> str:
+    rows = [row(name, summary[name]) if name in summary else f"| {name} | not run |\n" for name in files]
+    known = [summary[name] for name in files if name in summary]
+    return COLUMNS + "".join(rows) + row("**all**", reduce(add, known, Counts()))
 
 
-def reasons(results: list[Result], expected: Expected) -> str:
-    """The reasons of the failures, by owner, with the number of tests."""
-    found: Counter[int] = Counter()
-    for result in results:
-        if result.failed and (group := expected.find(result.test)):
-            found[id(group)] += 1
+def reasons(expected: Expected) -> str:
+    """The reasons by owner, with the number of entries: tests, or patterns of tests."""
     text = ""
     for owner in OWNERS:
-        groups = [group for group in expected.groups if group.whose == owner and found[id(group)]]
-        if groups:
+        if groups := [group for group in expected.groups if group.whose == owner]:
             text += f"\n## Reasons: {owner}\n\n"
-            text += "".join(f"- {group.reason} ({found[id(group)]})\n" for group in groups)
+            text += "".join(f"- {group.reason} ({len(group.tests)})\n" for group in groups)
     return text
 
 
-def page(stores: dict[str, Store], expected: Expected, version: str, scope: str) -> str:
-    text = HEAD.format(version=version, scope=scope)
-    total: Counter[str] = Counter()
-    everything: list[Result] = []
-    for name, store in stores.items():
-        found = counts(store, expected)
-        total += found
-        everything += store
-        text += row(name, found)
-    return text + row("**all**", total) + reasons(everything, expected)
-
-
-def write(path: Path, stores: dict[str, Store], expected: Expected, scope: str) -> None:
-    import torch
-
-    path.write_text(page(stores, expected, torch.__version__.partition("+")[0], scope))
+def page(files: list[str], summary: dict[str, Counts], expected: Expected) -> str:
+    """`files`: the rows, in order."""
+    distributed = [name for name in files if name.startswith("distributed/")]
+    text = HEAD + table([name for name in files if name not in distributed], summary)
+    if distributed:
+        text += "\n## torch.distributed\n" + table(distributed, summary)
+    return text + reasons(expected)

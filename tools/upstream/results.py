@@ -43,10 +43,10 @@ class Store:
         with self.path.open("a") as out:
             out.write(json.dumps(asdict(result)) + "\n")
 
-    def discard(self, test: str) -> None:
-        """Removes the result of a test, if there is one."""
-        if self._results.pop(test, None):
-            kept = list(self)
+    def discard(self, *tests: str) -> None:
+        """Removes the results of these tests."""
+        if not self._results.keys().isdisjoint(tests):
+            kept = [result for result in self if result.test not in tests]
             self.clear()
             for result in kept:
                 self.add(result)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from upstream import distributed_tests
 from upstream.expected import Expected
 from upstream.results import Result, Store
 from upstream.selection import Selection
@@ -71,11 +72,7 @@ class Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "upstream.worker", file.name],
                 cwd=tests,
-                env=environment
-                | {
-                    "PYTHONPATH": os.pathsep.join([str(TOOLS), str(tests)]),
-                    "CUDA_VISIBLE_DEVICES": "",  # a test that calls torch.cuda must not run on a GPU
-                },
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -173,26 +170,29 @@ class FileRun:
         self._current: str | None = None
         self._collected = False
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Returns whether every selected test has a result."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._log.write_bytes(b"")
         root = self._options.tests
         if self._file.translated:
             root = self._options.build / "translated"
-            translate_file(self._options.tests / self._file.name, root / self._file.name)
+            source = self._options.tests / self._file.name
+            translate_file(source, root / self._file.name, self._file.distributed)
         without_result = 0
         while without_result < MAX_WORKERS_WITHOUT_RESULT:
             before = len(self._store)
             if self._run_worker(root):
-                return
+                return not stopping.is_set()
             without_result = 0 if len(self._store) > before else without_result + 1
+        return False
 
     def _run_worker(self, root: Path) -> bool:
         """Runs the tests without a result. Returns whether the file is done."""
         spec = Spec(
             file=str(root / self._file.name),
             root=str(root),
-            translated=self._file.translated,
+            translated=self._file.translated and not self._file.distributed,
             events=-1,
             done=self._store.tests(),
             not_run=self._options.expected.not_run(),
@@ -200,7 +200,7 @@ class FileRun:
         )
         self._current, self._collected = None, False
         start = self._log.stat().st_size
-        with Worker(spec, self._options.tests, self._log, self._options.environment) as worker:
+        with Worker(spec, self._options.tests, self._log, self._environment()) as worker:
             try:
                 for event in worker.events(
                     lambda: self._options.limit if self._collected else COLLECTION_LIMIT
@@ -222,6 +222,18 @@ class FileRun:
                 return True
         self._lost("crashed", f"{ending}\n{fault_message(self._log, start)}")
         return False
+
+    def _environment(self) -> dict[str, str]:
+        """The variables of a worker. Processes that tests start inherit them."""
+        folders = [TOOLS, self._options.tests]
+        variables = {"CUDA_VISIBLE_DEVICES": ""}  # a test that calls torch.cuda must not run on a GPU
+        if self._file.distributed:
+            # The folder of the file has modules that tests import.
+            own = (self._options.tests / self._file.name).parent
+            folders = [distributed_tests.STARTUP, *folders, own]
+            variables |= distributed_tests.environment(BUSY_FACTOR * self._options.limit)
+        variables["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        return self._options.environment | variables
 
     def _broken(self) -> bool:
         return any(result.test == self._file.name for result in self._store)

@@ -32,19 +32,44 @@ RENAMED = {
     "cuda": "{name}",
 }
 
+# The same for files of torch.distributed: the deprecated autocast, of CUDA only.
+KEPT_DISTRIBUTED = (r"torch\.cuda\.amp\b",)
 
-def translate(source: str, name: str, graph: str) -> str:
-    """The source with the names of CUDA replaced by those of the device `name`, whose graph class is `graph`."""
+# Replacements for files of torch.distributed. The device's backend works over Gloo, so it is available if Gloo is.
+RENAMED_BACKEND = {
+    "NCCL": "{upper}",
+    "nccl": "{backend}",
+    "is_nccl_available": "is_gloo_available",
+    "requires_nccl": "requires_gloo",
+}
+
+
+def translate(source: str, name: str, graph: str, backend: str = "") -> str:
+    """The source with the names of CUDA replaced by those of the device `name`, whose graph class is `graph`.
+
+    With `backend`, its name also replaces that of NCCL.
+    """
     renamed = {old: new.format(name=name, upper=name.upper(), graph=graph) for old, new in RENAMED.items()}
-    pattern = re.compile("|".join([*KEPT, *(rf"\b{old}\b" for old in renamed)]))
+    kept = KEPT
+    if backend:
+        kept += KEPT_DISTRIBUTED
+        renamed |= {
+            old: new.format(backend=backend, upper=backend.upper()) for old, new in RENAMED_BACKEND.items()
+        }
+    pattern = re.compile("|".join([*kept, *(rf"\b{old}\b" for old in renamed)]))
     return pattern.sub(lambda found: renamed.get(found.group(), found.group()), source)
 
 
-def translate_file(source: Path, target: Path) -> None:
+def translate_for_device(source: str, distributed: bool) -> str:
     import torch
 
-    target.parent.mkdir(parents=True, exist_ok=True)
     name = torch._C._get_privateuse1_backend_name()
     module = torch.get_device_module(name)
     graph = next((member for member in dir(module) if member.endswith("Graph")), "Graph")
-    target.write_text(translate(source.read_text(), name, graph))
+    backend = torch.distributed.get_default_backend_for_device(name) if distributed else ""
+    return translate(source, name, graph, backend)
+
+
+def translate_file(source: Path, target: Path, distributed: bool) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(translate_for_device(source.read_text(), distributed))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from upstream.device_tests import pretend_to_be_cuda, run_on_device
+from upstream.distributed_tests import error_of_a_rank
 from upstream.expected import matches
 from upstream.results import Result
 from upstream.selection import Selection
@@ -33,6 +34,7 @@ NO_CUDA = (
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
     "module 'torch._C' has no attribute '_cuda_",
+    "Distributed package doesn't have NCCL built in",
 )
 
 
@@ -40,7 +42,7 @@ NO_CUDA = (
 class Spec:
     file: str  # the path of the test file
     root: str  # test ids are relative to it
-    translated: bool
+    translated: bool  # a test file of torch.cuda
     events: int  # the file descriptor to write to
     done: list[str] = field(default_factory=list)  # tests that have a result already
     not_run: list[str] = field(default_factory=list)  # ids and patterns
@@ -68,7 +70,7 @@ def message_of(report: pytest.TestReport) -> str:
     crash = getattr(where, "reprcrash", None)
     if crash is None:
         return str(where)[-MESSAGE_LENGTH:]
-    return f"{crash.message[:MESSAGE_LENGTH]} (at {Path(crash.path).name}:{crash.lineno})"
+    return f"{error_of_a_rank(crash.message)[:MESSAGE_LENGTH]} (at {Path(crash.path).name}:{crash.lineno})"
 
 
 def calls_cuda(message: str) -> bool:
@@ -160,6 +162,8 @@ def main(path: str) -> int:
     status = pytest.main(
         [
             *("-c", os.devnull, "--rootdir", spec.root, *options),
+            # Pytest rewrites the assertions of these files, and would also import `distributed_test` of torch itself.
+            *("-o", "python_files=test_*.py"),
             *(part for plugin in plugins for part in ("-p", plugin)),
             spec.file,
         ],

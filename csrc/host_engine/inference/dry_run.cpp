@@ -9,6 +9,8 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -75,6 +77,18 @@ bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
                      [](const IValue& value) { return value.isString(); });
 }
 
+// Whether an argument is a number that few dtypes can hold: the kernel throws when it converts the number.
+bool has_wide_number(const OpTraits& traits, const torch::jit::Stack& stack) {
+  const auto is_wide = [](const IValue& value) {
+    return value.isComplexDouble() ||
+           (value.isDouble() && !(std::abs(value.toDouble()) <= std::numeric_limits<float>::max()));
+  };
+  return std::any_of(
+      stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end(), [&](const IValue& value) {
+        return is_wide(value) || (value.isList() && std::ranges::any_of(value.toListRef(), is_wide));
+      });
+}
+
 // Whether a dry run with kLargestDim has smaller shapes than the call.
 bool exceeds_dry_run_size(const OpTraits& traits, const torch::jit::Stack& stack) {
   bool cut = false;
@@ -110,7 +124,7 @@ bool decide(const c10::OperatorHandle& op, const OpTraits& traits, const torch::
   }
   // Only the kernel checks string arguments (approximation method, kind of reduction).
   if (on_rejection == OnRejection::RunSynchronously || at::globalContext().deterministicAlgorithms() ||
-      (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
+      has_wide_number(traits, stack) || (!traits.has(OpFlag::kMayRejectData) && has_string(traits, stack))) {
     return false;
   }
   if (!exceeds_dry_run_size(traits, stack) && !traits.has(OpFlag::kMayRejectData)) {

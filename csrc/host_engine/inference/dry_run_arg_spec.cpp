@@ -24,7 +24,9 @@ at::ScalarType dtype_for(at::ScalarType dtype, DryRunArgSpec::Dtypes dtypes) {
 
 at::Tensor placeholder_for(const at::Tensor& tensor, const DryRunArgSpec& spec) {
   if (!on_device(tensor)) {
-    return tensor.defined() ? tensor.clone() : tensor;
+    // A clone of a wrapped number would be an ordinary tensor, with another result dtype.
+    const bool may_change = tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    return may_change ? tensor.clone() : tensor;
   }
   const auto options = tensor.options().device(c10::kCPU).dtype(dtype_for(tensor.scalar_type(), spec.dtypes));
   c10::DimVector sizes(tensor.sizes());

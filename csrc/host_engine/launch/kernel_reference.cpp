@@ -32,10 +32,10 @@ struct Handles {
 c10::OperatorHandle define_permanent_op(const c10::FunctionSchema& schema, size_t number) {
   std::string name = schema.operator_name().name;
   std::ranges::replace(name, ':', '_');
-  name = OR_DEVICE_NAME "_launched::" + name + "_" + std::to_string(number);
+  name = c10::str(orGetDeviceName(), "_launched::", name, "_", number);
   // Leaked: it is never deregistered.
-  new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerDef(
-      schema.cloneWithName(name, ""), "launched operators of " OR_DEVICE_NAME, {}));
+  new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().registerDef(schema.cloneWithName(name, ""), "launched operators", {}));
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
 }
 

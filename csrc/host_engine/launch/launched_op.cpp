@@ -1,30 +1,21 @@
 #include "host_engine/launch/launched_op.h"
 
 #include "common/check.h"
-#include "common/gil_release.h"
-#include "device/device.h"
-#include "host_engine/launch/float_mode.h"
 #include "kernel/arg_alias.h"
 #include "kernel/kernel_guard.h"
+#include "kernel/submit.h"
 #include "kernel/thread_state.h"
 #include "memory/kernel_view.h"
 #include "stream/capture.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <sstream>
-#include <thread>
 
 namespace openreg {
 namespace {
@@ -37,79 +28,6 @@ struct ThreadFreeList {
   LaunchedOp* first = nullptr;
   ~ThreadFreeList() { LaunchedOp::recycle_all(first); }
 };
-
-// A thread that never launched and never waited for the device is a worker thread of the runtime.
-bool is_worker() {
-  return !thread_state.launches && !GilRelease::entered_by_this_thread();
-}
-
-// RAII scope that runs a kernel with the launching thread's number of threads, denormal mode and grad mode. A
-// worker thread keeps the number of threads and the grad mode, since the next kernel often has the same.
-// A host thread that runs kernels while it waits restores its settings.
-class LaunchSettingsGuard {
- public:
-  LaunchSettingsGuard(int threads, unsigned float_mode, bool grad_mode)
-      : mode_before_(float_mode_now()), grad_mode_before_(c10::GradMode::is_enabled()) {
-    if (C10_UNLIKELY(grad_mode_before_ != grad_mode)) {
-      c10::GradMode::set_enabled(grad_mode);
-    }
-    if (C10_UNLIKELY(mode_before_ != float_mode)) {
-      set_float_mode(float_mode);
-    }
-    // at::set_num_threads also changes settings of MKL, after which its LU of large batches is wrong. So it
-    // is called only if the program has changed the number of threads.
-    if (C10_UNLIKELY(is_worker() && thread_state.num_threads == 0)) {
-      thread_state.num_threads = at::get_num_threads();
-    }
-    const int now = is_worker() ? thread_state.num_threads : at::get_num_threads();
-    if (C10_UNLIKELY(now != threads)) {
-      threads_before_ = now;
-      at::set_num_threads(threads);
-      thread_state.num_threads = threads;
-    }
-  }
-  ~LaunchSettingsGuard() {
-    if (!is_worker()) {
-      c10::GradMode::set_enabled(grad_mode_before_);
-    }
-    if (C10_UNLIKELY(threads_before_ > 0) && !is_worker()) {
-      at::set_num_threads(threads_before_);
-    }
-    if (C10_UNLIKELY(float_mode_now() != mode_before_)) {
-      set_float_mode(mode_before_);
-    }
-  }
-  LaunchSettingsGuard(const LaunchSettingsGuard&) = delete;
-  LaunchSettingsGuard& operator=(const LaunchSettingsGuard&) = delete;
-
- private:
-  int threads_before_ = 0;
-  unsigned mode_before_;
-  bool grad_mode_before_;
-};
-
-// Throttling: in a long queue, arguments leave the CPU caches before they are used. So a thread that is
-// kBacklogHigh launches ahead of a stream waits until kBacklogLow are left, but at most kMaxWait, since the
-// stream may be waiting for this thread. Each thread checks at every kLaunchesPerCheck-th launch. That is a
-// prime, so that a thread that uses several streams in turn checks each of them.
-constexpr uint64_t kBacklogHigh = 1024;
-constexpr uint64_t kBacklogLow = 512;
-constexpr unsigned kLaunchesPerCheck = 61;
-constexpr auto kMaxWait = std::chrono::milliseconds(2) * kLaunchesPerCheck;
-
-void throttle(orStream_t stream) {
-  const auto pending = [stream] {
-    uint64_t count = 0;
-    return orStreamGetPending(stream, &count) == orSuccess ? count : 0;
-  };
-  if (C10_UNLIKELY(pending() >= kBacklogHigh)) {
-    const GilRelease waiting;
-    const auto begin = std::chrono::steady_clock::now();
-    while (pending() > kBacklogLow && std::chrono::steady_clock::now() - begin < kMaxWait) {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-  }
-}
 
 }  // namespace
 
@@ -156,9 +74,7 @@ void LaunchedOp::set(const c10::OperatorHandle& op, OutputPlanPtr plan, bool tak
   consumed_ = false;
   site_.clear();
   plan_ = std::move(plan);
-  threads_ = at::get_num_threads();
-  float_mode_ = float_mode_now();
-  grad_mode_ = c10::GradMode::is_enabled();
+  settings_ = LaunchSettings::now();
   deterministic_ = at::globalContext().deterministicAlgorithms();
 }
 
@@ -180,7 +96,7 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
   at::Tensor& slot = aliases_[used_++];
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(!slot.defined() || slot.use_count() != 1 || impl->is_conj() || impl->is_neg() ||
-                   impl->is_wrapped_number())) {
+                   impl->is_wrapped_number() || !impl->has_storage())) {
     slot = alias(tensor, writes);
     at::Tensor made = slot;
     if (impl->is_conj() || impl->is_neg() || impl->is_wrapped_number()) {
@@ -196,24 +112,13 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
 }
 
 void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
-  // Kernels use libraries that are torn down when the process exits, so exit waits for all devices.
-  [[maybe_unused]] static const int registered = std::atexit(&finish_all_devices);
-  thread_state.launches = true;
   LaunchedOp* self = this;
   const bool captured = C10_UNLIKELY(any_capture()) && capture_of(stream) != 0;
   captured_ = captured;
-  const orError_t error = orLaunchKernel(stream, &kernel, &self, sizeof(self));
+  const orError_t error = submit_kernel(stream, kernel, &self, sizeof(self), captured);
   if (C10_UNLIKELY(error != orSuccess)) {
     recycle(this);
     OR_CHECK(error);
-  }
-  if (C10_UNLIKELY(captured)) {
-    return;
-  }
-  static thread_local unsigned since_check = 0;
-  if (C10_UNLIKELY(++since_check == kLaunchesPerCheck)) {
-    since_check = 0;
-    throttle(stream);
   }
 }
 
@@ -228,11 +133,7 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
   const orError_t result = run_kernel_body(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
     op->restore_aliases();
-    // Truncates the error text, not the launch site.
-    const std::string context = op->launch_context();
-    const size_t room = why_size - 1 - std::min(context.size(), why_size - 1);
-    const size_t length = std::min(std::strlen(why), room);
-    std::snprintf(why + length, why_size - length, "%s", context.c_str());
+    append_context(why, why_size, op->launch_context().c_str());
   }
   return result;
 }
@@ -277,9 +178,8 @@ bool LaunchedOp::restore_aliases() {
 
 void LaunchedOp::execute() {
   if (C10_LIKELY(!captured_)) {
-    TORCH_CHECK(!consumed_,
-                "it was captured without a torch graph, so it can run only once; use torch." OR_DEVICE_NAME
-                ".graph");
+    TORCH_CHECK(!consumed_, "it was captured without a torch graph, so it can run only once; use torch.",
+                orGetDeviceName(), ".graph");
     consumed_ = true;
     execute(stack_);
     return;
@@ -297,7 +197,11 @@ void LaunchedOp::execute(torch::jit::Stack& stack) {
   // The deterministic mode is process-wide, and kernels read it when they run. If it was switched off after
   // the launch, the kernel runs on one thread, which fixes the order of sums.
   const bool single_threaded = deterministic_ && !at::globalContext().deterministicAlgorithms();
-  const LaunchSettingsGuard settings(C10_UNLIKELY(single_threaded) ? 1 : threads_, float_mode_, grad_mode_);
+  LaunchSettings settings = settings_;
+  if (C10_UNLIKELY(single_threaded)) {
+    settings.threads = 1;
+  }
+  const LaunchSettingsGuard guard(settings);
   if (generator_ >= 0) {
     stack[static_cast<size_t>(generator_)] = generator_at(random_.now());
   }

@@ -15,6 +15,7 @@
 #include "host_engine/launch/kernel_reference.h"
 #include "host_engine/ops/output_plan.h"
 #include "kernel/arg_alias.h"
+#include "kernel/launch_settings.h"
 #include "kernel/thread_state.h"
 #include "random/generator.h"
 
@@ -101,9 +102,7 @@ class LaunchedOp {
   bool consumed_ = false;  // has run, and its arguments are moved out
   bool takes_output_buffers_ = true;
   torch::jit::Stack scratch_;
-  int threads_ = 0;
-  unsigned float_mode_ = 0;
-  bool grad_mode_ = true;  // some kernels return outputs for backward only in grad mode
+  LaunchSettings settings_;
   bool deterministic_ = false;
   LaunchedOp* next_ = nullptr;
 };

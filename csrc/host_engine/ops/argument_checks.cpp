@@ -220,9 +220,14 @@ bool checks::histc(const IValue* arguments) {
   return arguments[2].toScalar().toDouble() == arguments[3].toScalar().toDouble();
 }
 
-bool checks::index_fill(const IValue* arguments) {
-  return arguments[3].isScalar() && arguments[3].toScalar().isComplex() &&
-         !arguments[0].toTensor().is_complex();
+// The CPU has no LU without pivoting.
+bool checks::lu_factor(const IValue* arguments) {
+  return !arguments[1].toBool();
+}
+
+// total_L=None: the kernel reads the length of the result from the offsets.
+bool checks::padded_dense_to_jagged(const IValue* arguments) {
+  return arguments[2].isNone();
 }
 
 // Throws if the dtype cannot represent all numbers below n.

@@ -47,6 +47,7 @@ constexpr const char* kMetaChecksLess =
 constexpr const char* kReadsStd =
     "reads the standard deviations on the host and rejects negative ones, as on CUDA";
 constexpr const char* kReadsRange = "without bounds it reads the range of the data on the host, as on CUDA";
+constexpr const char* kReadsOffsets = "without a length it reads the offsets on the host, as on CUDA";
 constexpr const char* kReadsLengths = "with unsafe=False it checks the lengths on the host, as on CUDA";
 constexpr const char* kPythonMeta =
     "its Meta kernel is Python; training and generation call it at every step";
@@ -302,11 +303,14 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_assert_async.", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::assert_async},
     {.pattern = "aten::histc", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
     {.pattern = "aten::histc.out", .flag = kChecked, .reason = kReadsRange, .torch = kTorch, .check = checks::histc},
-    {.pattern = "aten::index_fill_.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
-    {.pattern = "aten::index_fill.int_Scalar", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_fill},
+    {.pattern = "aten::_padded_dense_to_jagged_forward", .flag = kChecked, .reason = kReadsOffsets, .torch = kTorch, .check = checks::padded_dense_to_jagged},
     {.pattern = "aten::randperm.generator_out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::randperm_out},
     {.pattern = "aten::segment_reduce", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
     {.pattern = "aten::segment_reduce.out", .flag = kChecked, .reason = kReadsLengths, .torch = kTorch, .check = checks::segment_reduce},
+    {.pattern = "aten::linalg_lu_factor_ex", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::lu_factor},
+    {.pattern = "aten::linalg_lu_factor_ex.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::lu_factor},
+    {.pattern = "aten::linalg_lu", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::lu_factor},
+    {.pattern = "aten::linalg_lu.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::lu_factor},
     {.pattern = "aten::index_put", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
     {.pattern = "aten::index_put.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
     {.pattern = "aten::index_put_", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::index_put},
@@ -420,6 +424,9 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_convolution", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::ldexp.Tensor", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::ldexp.out", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
+    {.pattern = "aten::ldexp_", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::mode.values", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::kaiser_window", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::kaiser_window.periodic", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},

@@ -11,6 +11,7 @@
 #include "host_engine/registration/register_kernels.h"
 
 #include <ATen/native/Resize.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/library.h>
 
 namespace openreg {
@@ -45,9 +46,15 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(engine());
 }
 
+// With a kernel for the device, such an operator would have no gradient.
+bool is_composite(std::string_view name) {
+  const auto op = c10::Dispatcher::singleton().findOp(torch::jit::parseName(std::string(name)));
+  return op.has_value() && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const OpRule& rule : op_rules()) {
-    if (rule.flag == OpFlag::kChoosesByDevice) {
+    if (rule.flag == OpFlag::kChoosesByDevice && !is_composite(rule.pattern)) {
       m.impl(std::string(rule.pattern).c_str(), engine());
     }
   }

@@ -1,5 +1,6 @@
 // Reports of a pool: statistics, snapshots, and out-of-memory errors.
 #include "common/check.h"
+#include "common/setting.h"
 #include "device/device.h"
 #include "memory/pool/pool.h"
 
@@ -174,19 +175,19 @@ void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& c
   history_.note(TraceEntry::OOM, free, requested, 0, context);
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(requested), in_use, reserved,
                                    c10::Device(kDevice, device_));
+  const char* or_increase = is_simulated() ? ", or increase OPENREG_MEMORY." : ".";
   std::string help;
   if (length > total) {
-    help = "The request exceeds the total memory of the device: increase OPENREG_MEMORY, or allocate less.";
+    help = c10::str("The request exceeds the total memory of the device: allocate less", or_increase);
   } else if (limit < total && reserved + length > limit) {
     help =
         "The request exceeds the limit of set_per_process_memory_fraction: raise the fraction, or free "
         "tensors.";
   } else if (cached >= requested) {
-    help =
-        "Enough memory is cached, but it is fragmented: free tensors, or set "
-        "OPENREG_ALLOC_CONF=max_split_size_mb:<size> to avoid splitting large blocks.";
+    help = c10::str("Enough memory is cached, but it is fragmented: free tensors, or set ",
+                    setting_name("ALLOC_CONF"), "=max_split_size_mb:<size> to avoid splitting large blocks.");
   } else {
-    help = "Free tensors, use smaller tensors, or increase OPENREG_MEMORY.";
+    help = c10::str("Free tensors, use smaller tensors", or_increase);
   }
   const std::string largest = format_size(largest_free());
   lock.unlock();
@@ -194,7 +195,7 @@ void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& c
     observer(device_, requested, limit, free);
   }
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, OR_DEVICE_NAME, " out of memory. Tried to allocate ",
+      OutOfMemoryError, false, orGetDeviceName(), " out of memory. Tried to allocate ",
       requested > kExabyte ? "more than 1EB memory" : format_size(requested), ". GPU ",
       static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
       format_size(free), " is free. ",

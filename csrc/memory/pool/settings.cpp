@@ -1,5 +1,7 @@
 #include "memory/pool/settings.h"
 
+#include "common/setting.h"
+
 #include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>
 
@@ -12,7 +14,6 @@
 namespace openreg {
 namespace {
 
-constexpr const char* kVariable = "OPENREG_ALLOC_CONF";
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kIntervals = 16;  // 1 MiB to 32 GiB
 constexpr const char* kKeys =
@@ -165,11 +166,12 @@ Settings settings_of_environment() {
   if (std::ranges::any_of(given, [](size_t parts) { return parts > 1; })) {
     settings.roundup_power2_divisions = given;
   }
-  const char* text = std::getenv(kVariable);
+  const std::string variable = setting_name("ALLOC_CONF");
+  const char* text = std::getenv(variable.c_str());
   try {
     return with_settings(settings, text == nullptr ? "" : text);
   } catch (const c10::ValueError& error) {
-    TORCH_CHECK_VALUE(false, kVariable, ": ", error.what_without_backtrace());
+    TORCH_CHECK_VALUE(false, variable, ": ", error.what_without_backtrace());
   }
 }
 

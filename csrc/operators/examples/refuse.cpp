@@ -33,8 +33,8 @@ constexpr Refusal kRefused[] = {
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
   const std::string name = c10::toString(op.operator_name());
   const auto* refusal = std::ranges::find_if(kRefused, [&](const Refusal& one) { return name == one.name; });
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "the operator '", name, "' is not available on ", OR_DEVICE_NAME, ": ",
-                              refusal->reason, ". Instead, ", refusal->remedy, ".");
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "the operator '", name, "' is not available on ", orGetDeviceName(),
+                              ": ", refusal->reason, ". Instead, ", refusal->remedy, ".");
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

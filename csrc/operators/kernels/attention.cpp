@@ -1,5 +1,8 @@
-// Scaled dot product attention, as PyTorch's overrideable SDP backend. Forward and backward launch the fused
-// CPU kernels on device memory. These do not support dropout, so dropout uses several operators.
+// Scaled dot product attention, as PyTorch's overrideable SDP backend and as its memory-efficient attention.
+// Forward and backward launch the fused CPU kernels on device memory. These do not support dropout, so
+// dropout uses several operators.
+#include "device/device.h"
+
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -14,6 +17,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <array>
@@ -58,25 +62,41 @@ bool mask_fits(const Tensor& mask, const Tensor& query, const Tensor& key) {
 bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask,
                        bool grouped) {
   // The checks below would make the sizes of a traced program constant.
-  const bool symbolic =
-      query.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
-      key.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
-      value.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
-      (mask.has_value() && mask->defined() && mask->unsafeGetTensorImpl()->has_symbolic_sizes_strides());
+  const auto is_symbolic = [](const Tensor& tensor) {
+    return tensor.defined() && tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  };
+  if (is_symbolic(query) || is_symbolic(key) || is_symbolic(value) || is_symbolic(mask.value_or(Tensor()))) {
+    return false;
+  }
   const auto dtype = query.scalar_type();
-  return !symbolic && at::isFloatingType(dtype) && dtype == key.scalar_type() &&
-         dtype == value.scalar_type() && has_heads(query) && has_heads(key) && has_heads(value) &&
-         sizes_fit(query, key, value, grouped) &&
+  return at::isFloatingType(dtype) && dtype == key.scalar_type() && dtype == value.scalar_type() &&
+         has_heads(query) && has_heads(key) && has_heads(value) && sizes_fit(query, key, value, grouped) &&
          (!mask.has_value() || !mask->defined() || mask_fits(*mask, query, key));
 }
 
-// Programs enable fused kernels with the flash attention setting, so it enables this kernel too.
-int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask, double,
-               bool, std::optional<double>, bool grouped) {
+// Whether to call the kernel by the name of memory-efficient attention. Programs ask for it by name. DTensor
+// and context parallel have rules for that operator, but not for the overrideable one; and for flash
+// attention PyTorch calls the operator of the CPU.
+bool as_efficient_attention(const Tensor& query, const MaybeTensor& mask, double dropout) {
   const at::Context& context = at::globalContext();
-  const bool permitted = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP();
-  if (permitted && fused_kernel_fits(query, key, value, mask, grouped)) {
-    return static_cast<int64_t>(sdp::SDPBackend::overrideable);
+  return context.userEnabledMemEfficientSDP() && !(mask.has_value() && mask->defined()) && dropout == 0 &&
+         (!context.userEnabledOverrideableSDP() || query.key_set().has(c10::DispatchKey::Python));
+}
+
+// Programs enable fused kernels with the settings of the fused kernels of CUDA, so these enable this kernel
+// too.
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& mask,
+               double dropout, bool, std::optional<double>, bool grouped) {
+  const at::Context& context = at::globalContext();
+  // The mask that the kernel saves has another shape than the Meta kernel says, so traced programs use
+  // operators.
+  const bool traced_with_dropout = dropout > 0 && query.key_set().has(c10::DispatchKey::Python);
+  const bool permitted = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
+                         context.userEnabledMemEfficientSDP();
+  if (permitted && !traced_with_dropout && fused_kernel_fits(query, key, value, mask, grouped)) {
+    return static_cast<int64_t>(as_efficient_attention(query, mask, dropout)
+                                    ? sdp::SDPBackend::efficient_attention
+                                    : sdp::SDPBackend::overrideable);
   }
   TORCH_CHECK(context.userEnabledMathSDP(),
               "No viable backend for scaled_dot_product_attention was found: the fused kernel ",
@@ -125,7 +145,8 @@ Tensor probabilities(const Tensor& query, const Tensor& key, const Tensor& bias,
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
-// With dropout, the mask is saved for backward instead of the random state.
+// With dropout, the mask is saved for backward instead of the random state. Otherwise shapes and strides are
+// those of the Meta kernel, on which torch.compile relies.
 Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, const MaybeTensor& bias,
                 double dropout, bool causal, bool, std::optional<double> scale) {
   const Tensor k = for_each_query_head(key, query.size(1));
@@ -141,11 +162,13 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
   } else {
     std::tie(output, logsumexp) =
         at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, 0.0, causal, bias, scale);
-    dropped = at::empty({0}, query.options());
+    logsumexp = logsumexp.contiguous();
+    dropped = at::empty({}, query.options().dtype(at::kLong));
   }
   const Tensor none = at::empty({0}, query.options().dtype(at::kLong));
+  const Tensor offset = at::empty({}, query.options().dtype(at::kLong));
   return {
-      laid_out_like(query, output), logsumexp, none, none, query.size(2), key.size(2), dropped, none, none};
+      laid_out_like(query, output), logsumexp, none, none, query.size(2), key.size(2), dropped, offset, none};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
@@ -176,6 +199,45 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
           laid_out_like(value, for_each_shared_head(grad_value, value.size(1))), Tensor()};
 }
 
+// The layout of the Meta kernel of memory-efficient attention: the heads of a row are contiguous. Most
+// programs have such queries, and then nothing is copied.
+Tensor with_contiguous_rows(const Tensor& tensor) {
+  return tensor.defined() ? tensor.transpose(1, 2).contiguous().transpose(1, 2) : tensor;
+}
+
+// The rows of the logsumexp of memory-efficient attention are a multiple of this number.
+constexpr int64_t kAlignedRows = 32;
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_forward(const Tensor& query, const Tensor& key,
+                                                             const Tensor& value, const MaybeTensor& bias,
+                                                             bool with_logsumexp, double dropout, bool causal,
+                                                             std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0, "memory-efficient attention does not support dropout on ",
+                              orGetDeviceName(), "; enable SDPBackend.OVERRIDEABLE, got ", dropout);
+  const auto results = forward(query, key, value, bias, 0, causal, false, scale);
+  const int64_t rows = query.size(2);
+  const int64_t aligned = with_logsumexp ? (rows + kAlignedRows - 1) / kAlignedRows * kAlignedRows : 0;
+  Tensor logsumexp = std::get<1>(results);
+  if (aligned != rows) {
+    Tensor padded = at::zeros({query.size(0), query.size(1), aligned}, logsumexp.options());
+    if (with_logsumexp) padded.narrow(2, 0, rows).copy_(logsumexp);
+    logsumexp = std::move(padded);
+  }
+  const Tensor none = at::zeros({}, query.options().dtype(at::kLong));
+  return {with_contiguous_rows(std::get<0>(results)), logsumexp, none, none};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
+    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+    const Tensor& output, const Tensor& logsumexp, const Tensor& seed, const Tensor& offset, double dropout,
+    std::array<bool, 4> needed, bool causal, std::optional<double> scale) {
+  const auto [grad_query, grad_key, grad_value, grad_bias] =
+      backward(grad, query, key, value, bias, needed, output, logsumexp.narrow(2, 0, query.size(2)), Tensor(),
+               Tensor(), query.size(2), key.size(2), dropout, causal, seed, offset, scale);
+  return {with_contiguous_rows(grad_query), with_contiguous_rows(grad_key), with_contiguous_rows(grad_value),
+          grad_bias};
+}
+
 }  // namespace
 }  // namespace openreg
 
@@ -191,6 +253,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_fused_attention_overrideable", forward);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", backward);
+  m.impl("_scaled_dot_product_efficient_attention", efficient_forward);
+  m.impl("_scaled_dot_product_efficient_attention_backward", efficient_backward);
 }
 
 }  // namespace

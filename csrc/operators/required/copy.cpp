@@ -4,6 +4,7 @@
 // sides have the same bytes in the same order, the runtime copies them. Otherwise a kernel reads one side and
 // writes the other, without a temporary tensor where possible.
 #include "common/gil_release.h"
+#include "device_code/kernel_library.h"
 #include "diagnostics/op_stats.h"
 #include "kernel/arg_alias.h"
 #include "kernel/copy_kernel.h"
@@ -12,6 +13,7 @@
 #include "kernel/thread_state.h"
 #include "memory/host_allocator.h"
 #include "memory/kernel_view.h"
+#include "operators/required/host_staging.h"
 #include "stream/capture.h"
 #include "stream/schedule.h"
 
@@ -49,7 +51,34 @@ bool is_arithmetic(const at::Tensor& tensor) {
          (at::isFloatingType(dtype) && dtype != at::ScalarType::Float4_e2m1fn_x2);
 }
 
+// For a device that cannot run host code: by a copy or a function of the device where possible, else through
+// the host.
+void copy_without_view(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  const bool on_one_device = on_device(dst) && on_device(src);
+  if (on_one_device && dst.sizes() == src.sizes() && same_bytes(dst, src)) {
+    OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(), orMemcpyDeviceToDevice,
+                           current_stream_handle(device)));
+    return;
+  }
+  if (on_one_device && !overlaps_itself(dst) && !overlaps_partly(dst, src) &&
+      at::is_expandable_to(src.sizes(), dst.sizes()) && launch_library_copy(dst, src.expand_as(dst))) {
+    return;
+  }
+  check_uncaptured(device, "a copy that converts on the host");
+  note_wait();
+  const at::Tensor value = on_device(src) ? read_to_host(src) : src;
+  if (on_device(dst)) {
+    write_from_host(dst, value);
+  } else {
+    dst.copy_(value);
+  }
+}
+
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  if (C10_UNLIKELY(!has_kernel_view())) {
+    copy_without_view(dst, src, device);
+    return;
+  }
   // The kernel rejects overlapping tensors, shapes that do not broadcast and some dtypes. A launched kernel
   // would report such an error late and drop warnings, so these copies run synchronously.
   if (on_device(dst) && on_device(src) && !(overlaps_itself(dst) || overlaps_partly(dst, src)) &&

@@ -9,8 +9,9 @@ namespace openreg {
 namespace {
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
-  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream: expected a stream of a ", OR_DEVICE_NAME,
-                    " device for a tensor on ", self.device(), ", but got a stream of ", stream.device());
+  TORCH_CHECK_VALUE(stream.device_type() == kDevice, "record_stream: expected a stream of a ",
+                    orGetDeviceName(), " device for a tensor on ", self.device(), ", but got a stream of ",
+                    stream.device());
   device_allocator().recordStream(self.storage().data_ptr(), stream);
 }
 

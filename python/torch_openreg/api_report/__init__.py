@@ -32,7 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(error.args[0], file=sys.stderr)
         return 2
     if arguments.output:
-        arguments.output.write_text(page)
+        try:
+            arguments.output.write_text(page)
+        except OSError as error:
+            print(f"cannot write {arguments.output}: {error.strerror}", file=sys.stderr)
+            return 2
     else:
         print(page, end="")
     return 0
@@ -46,6 +50,8 @@ def interpreter(version: str) -> Path:
             return path
     if searched[2].is_file() and installed_version(searched[2]) == version:
         return searched[2]
+    if searched[0].is_dir():
+        raise LookupError(f"{version} is a folder; give its interpreter, such as {version}/bin/python")
     places = ", ".join(str(path) for path in searched)
     raise LookupError(f"torch {version} was not found ({places}); run: make build TORCH={version}")
 
@@ -63,6 +69,10 @@ def collected(version: str) -> Any:
     done = subprocess.run(
         [python, here / "collect.py", here.parent], capture_output=True, text=True, env=environment
     )
-    if done.returncode:
-        raise LookupError(f"{python} cannot import torch:\n{done.stderr.strip()[-2000:]}")
-    return json.loads(done.stdout)
+    try:
+        done.check_returncode()
+        return json.loads(done.stdout)
+    except (subprocess.CalledProcessError, json.JSONDecodeError):
+        raise LookupError(
+            f"{python} is not a Python that can import torch:\n{done.stderr.strip()[-2000:]}"
+        ) from None

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,11 @@ MODULES = (
     "torch.accelerator",
     "torch.amp",
     "torch.cuda",
+    "torch.distributed",
     "torch.utils.backend_registration",
+    "torch.utils.dlpack",
     "torch.Event",
+    "torch.Generator",
     "torch.Stream",
 )
 
@@ -157,6 +162,7 @@ def public_names(torch: Any) -> Iterator[str]:
             continue
         names = getattr(place, "__all__", None) or [name for name in dir(place) if not name.startswith("_")]
         yield from (f"{dotted}.{name}" for name in names)
+    yield from (f"torch.{name}" for name, value in vars(torch).items() if isinstance(value, torch.dtype))
 
 
 def used_names(package: Path) -> set[str]:
@@ -182,17 +188,42 @@ def dotted_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def exists(name: str) -> bool:
+def find(name: str) -> Any:
+    """The object with a dotted name. Raises ImportError if there is none."""
     parts = name.split(".")
     place: Any = importlib.import_module(parts[0])
     for count, part in enumerate(parts[1:], 2):
         if not hasattr(place, part):
-            try:
-                importlib.import_module(".".join(parts[:count]))
-            except ImportError:
-                return False
+            importlib.import_module(".".join(parts[:count]))
         place = getattr(place, part)
+    return place
+
+
+def exists(name: str) -> bool:
+    try:
+        find(name)
+    except ImportError:
+        return False
     return True
+
+
+def parameters(names: Iterable[str]) -> dict[str, str]:
+    """The names of the parameters of functions of torch that are written in Python, such as "(stream, *, copy)"."""
+    found = {}
+    warnings.simplefilter("ignore")  # deprecated names
+    for name in names:
+        try:
+            function = find(name)
+            declared = inspect.signature(function) if inspect.isroutine(function) else None
+        except (ImportError, TypeError, ValueError):
+            continue
+        if declared is not None:
+            plain = [
+                parameter.replace(annotation=parameter.empty, default=parameter.empty)
+                for parameter in declared.parameters.values()
+            ]
+            found[name] = str(declared.replace(parameters=plain, return_annotation=declared.empty))[1:-1]
+    return found
 
 
 def collect(package: Path) -> dict[str, Any]:
@@ -207,6 +238,8 @@ def collect(package: Path) -> dict[str, Any]:
             for text in texts
             for name, declared in {**virtual_functions(text), **exported_functions(text)}.items()
         }
+    public = sorted({*public_names(torch)})
+    used = sorted(used_names(package))
     return {
         "version": torch.__version__.split("+")[0],
         "interfaces": interfaces,
@@ -214,8 +247,9 @@ def collect(package: Path) -> dict[str, Any]:
             {*dispatch_keys((include / DISPATCH_KEYS).read_text()), *torch._C.DispatchKey.__members__}
         ),
         "operators": operators(torch),
-        "public": sorted(public_names(torch)),
-        "used": {name: exists(name) for name in sorted(used_names(package))},
+        "public": public,
+        "used": {name: exists(name) for name in used},
+        "parameters": parameters(sorted({*public, *used})),
     }
 
 

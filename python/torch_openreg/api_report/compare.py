@@ -30,6 +30,7 @@ def sections(old: Found, new: Found) -> Iterator[tuple[str, list[str]]]:
     yield "Operators", [*operator_changes(old["operators"], new["operators"])]
     yield "Public Python names", [*changes(old["public"], new["public"])]
     yield "Python names that this package uses", [*missing(old["used"], new["used"])]
+    yield "Parameters of Python functions", [*parameter_changes(old["parameters"], new["parameters"])]
 
 
 def changes(old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
@@ -47,6 +48,12 @@ def interface_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterato
     for name in sorted(old.keys() & new.keys()):
         if old[name] != new[name]:
             yield f"- changed: `{old[name]}` is now `{new[name]}`"
+
+
+def parameter_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            yield f"- `{name}({old[name]})` is now `{name}({new[name]})`"
 
 
 def operator_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

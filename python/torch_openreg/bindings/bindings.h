@@ -12,8 +12,10 @@ inline c10::Stream stream_of(int64_t id, int device) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(openreg::kDevice, openreg::checked_index(device)), id);
 }
 
+void bind_compiler(py::module_& m);
 void bind_distributed(py::module_& m);
 void bind_graph(py::module_& m);
+void bind_graph_trees(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_monitor(py::module_& m);
 void bind_operators(py::module_& m);  // in host_engine.cpp or cpu_fallback.cpp

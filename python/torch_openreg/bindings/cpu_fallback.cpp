@@ -1,4 +1,4 @@
-// Bindings of csrc/operators/cpu_fallback.h, in a build without the host engine.
+// Bindings of csrc/operators/cpu_fallback.h, in the library without the host engine.
 #include "operators/cpu_fallback.h"
 
 #include "bindings.h"

@@ -1,7 +1,6 @@
 // Bindings of csrc/host_engine, and its registration.
 #include "bindings.h"
 #include "host_engine/engine.h"
-#include "host_engine/op_support.h"
 #include "host_engine/ops/op_rules.h"
 
 #include <pybind11/stl.h>
@@ -12,13 +11,6 @@ using torch::wrap_pybind_function_no_gil;
 void bind_operators(py::module_& m) {
   openreg::register_engine();
   m.attr("HOST_ENGINE") = true;
-  m.def("op_support", wrap_pybind_function_no_gil([](const std::string& name_space) {
-          std::vector<std::tuple<std::string, std::string, bool>> all;
-          for (openreg::OpSupport& op : openreg::op_support(name_space)) {
-            all.emplace_back(std::move(op.name), std::move(op.support), op.depends_on_data);
-          }
-          return all;
-        }));
   m.def("op_rule_matches", wrap_pybind_function_no_gil([] {
           std::vector<std::tuple<std::string, std::string, std::string, size_t>> all;
           for (openreg::OpRuleMatches& rule : openreg::op_rule_matches()) {

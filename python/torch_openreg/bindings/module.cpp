@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -31,6 +32,16 @@ int exchange_device(int device) {
 
 int maybe_exchange_device(int device) {
   return device < 0 ? openreg::current_device() : exchange_device(device);
+}
+
+void bind_driver(py::module_& m) {
+  m.def("driver_info", wrap_pybind_function_no_gil([] {
+          orDriverInfo info{};
+          info.struct_size = sizeof(info);
+          OR_CHECK(orGetDriverInfo(&info));
+          return std::tuple<std::string, std::string, uint32_t, uint32_t, uint64_t>(
+              info.name, info.path, info.version, info.runtime_version, info.capabilities);
+        }));
 }
 
 void bind_devices(py::module_& m) {
@@ -136,6 +147,16 @@ const std::vector<std::string>& internal_paths() {
   return *paths;
 }
 
+// Generated code: of torch.fx, and of Inductor, whose modules are not in torch's folder.
+bool is_generated(const std::string& file, const py::object& frame) {
+  if (file.starts_with("<eval_with_key>")) {
+    return true;
+  }
+  const auto globals = frame.attr("f_globals").cast<py::dict>();
+  return globals.contains("__name__") && py::isinstance<py::str>(globals["__name__"]) &&
+         globals["__name__"].cast<std::string>().starts_with("torch._inductor.");
+}
+
 bool is_internal(const std::string& file) {
   const auto& paths = internal_paths();
   return std::any_of(paths.begin(), paths.end(),
@@ -154,7 +175,7 @@ std::string python_line() {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = code.attr("co_filename").cast<std::string>();
-    if (!is_internal(file)) {
+    if (!is_internal(file) && !is_generated(file, frame)) {
       return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
              code.attr("co_name").cast<std::string>();
     }
@@ -194,13 +215,16 @@ void bind_random(py::module_& m) {
 
 PYBIND11_MODULE(_C, m) {
   bind_operators(m);
+  bind_driver(m);
   bind_devices(m);
   bind_streams(m);
   bind_random(m);
   openreg::set_launch_site_function(&python_line_or_nothing);
   openreg::set_gil_hooks({&release_gil, &acquire_gil});
+  bind_compiler(m);
   bind_distributed(m);
   bind_graph(m);
+  bind_graph_trees(m);
   bind_memory(m);
   bind_monitor(m);
   bind_process(m);

@@ -1,7 +1,8 @@
-// Bindings of csrc/diagnostics.
+// Bindings of csrc/diagnostics and of the support status of operators.
 #include "bindings.h"
 #include "diagnostics/op_stats.h"
 #include "diagnostics/sync_debug.h"
+#include "operators/op_support.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -48,5 +49,12 @@ void bind_monitor(py::module_& m) {
   m.def("fallback_mode", wrap_pybind_function_no_gil([] {
           auto [response, allowed] = openreg::fallback_mode();
           return std::pair(static_cast<int>(response), std::move(allowed));
+        }));
+  m.def("op_support", wrap_pybind_function_no_gil([](const std::string& name_space) {
+          std::vector<std::tuple<std::string, std::string, bool>> all;
+          for (openreg::OpSupport& op : openreg::op_support(name_space)) {
+            all.emplace_back(std::move(op.name), std::move(op.support), op.depends_on_data);
+          }
+          return all;
         }));
 }

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 __all__ = ["BACKEND", "flight_records"]
 
@@ -34,9 +34,6 @@ def register() -> None:
     if not dist.is_available() or BACKEND in dist.Backend.backend_list:
         return
     dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=[DEVICE_NAME])
-    fake = dist.Backend.backend_capability.get("fake")
-    if fake is not None and DEVICE_NAME not in fake:
-        fake.append(DEVICE_NAME)
     group: Any = dist.ProcessGroup
     _torch_register_backend = group._register_backend
     group._register_backend = functools.wraps(_torch_register_backend)(_register_backend)
@@ -97,8 +94,14 @@ def _make_gloo(store: "dist.Store", rank: int, size: int, timeout: datetime.time
 
 
 def _init_config(self: Any, backend: Any) -> None:
-    """Notes whether the program has named a backend. torch creates the group of a configuration right after it."""
+    """Notes whether the program has named a backend. torch creates the group of a configuration right after it.
+
+    Also adds the device to the devices of the backend "fake", which a program registers at any time by an import.
+    """
     global _names_no_backend
+    fake = dist.Backend.backend_capability.get("fake")
+    if fake is not None and DEVICE_NAME not in fake:
+        fake.append(DEVICE_NAME)
     _torch_init_config(self, backend)
     _names_no_backend = str(backend) == dist.Backend.UNDEFINED
 

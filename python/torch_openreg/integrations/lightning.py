@@ -20,7 +20,7 @@ import lightning.pytorch.plugins as plugins
 import lightning.pytorch.strategies as strategies
 import torch
 
-from torch_openreg._build import DEVICE_NAME as NAME
+from torch_openreg._name import DEVICE_NAME as NAME
 
 STRATEGY = f"single_{NAME}"
 

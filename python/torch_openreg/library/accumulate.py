@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 NAME = "openreg_library::accumulate_"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 
 @torch.library.custom_op("openreg_library::softcap", mutates_args=(), device_types=DEVICE_NAME)

@@ -159,4 +159,10 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         return import_module(f"{__name__}.profiler")
+    if name == "Scheduling":
+        # Inductor asks for this at the first compilation. It is registered here, with settings that the attributes
+        # cannot express; the error below makes Inductor keep that.
+        from torch_openreg import compiler
+
+        compiler.register_for_inductor()
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -4,7 +4,7 @@ import atexit
 import os
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 _initialized = False
 _in_bad_fork = False

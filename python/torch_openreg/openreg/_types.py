@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.storage import _LegacyStorage
 
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 from .device import DeviceLike, index_of
 

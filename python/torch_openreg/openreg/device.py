@@ -1,16 +1,19 @@
 """Device count, current device, device properties."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 from ._lazy import _lazy_init
 
 DeviceLike = torch.device | str | int | None
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def index_of(device: DeviceLike) -> int:
@@ -30,11 +33,22 @@ def index_of(device: DeviceLike) -> int:
     return _C.current_device() if device.index is None else device.index
 
 
+# Note [Compiled functions]
+# Dynamo cannot trace the bindings, and would break the graph. In a function that it traces, functions of this module call
+# the function of torch.accelerator, which it knows. Functions whose results do not change are called while tracing.
+def constant_when_compiled(function: _Function) -> _Function:
+    """As torch.compiler.assume_constant_result, without an import of Dynamo."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@constant_when_compiled
 def is_available() -> bool:
     """Whether there is at least one device."""
     return device_count() > 0
 
 
+@constant_when_compiled
 def device_count() -> int:
     """The number of devices; 0 if the runtime has an error."""
     return _C.device_count()
@@ -42,6 +56,8 @@ def device_count() -> int:
 
 def current_device() -> int:
     """The index of this thread's current device."""
+    if is_dynamo_compiling():  # Note [Compiled functions]
+        return torch.accelerator.current_device_index()
     _lazy_init()
     return _C.current_device()
 
@@ -56,14 +72,22 @@ def set_device(device: DeviceLike) -> None:
 
 def synchronize(device: DeviceLike = None) -> None:
     """Waits until all work on all streams of the device is complete."""
+    if is_dynamo_compiling():  # Note [Compiled functions]
+        if device is None:
+            torch.accelerator.synchronize()
+        else:
+            torch.accelerator.synchronize(device)
+        return
     _lazy_init()
     _C.synchronize(index_of(device))
 
 
+@constant_when_compiled
 def get_device_name(device: DeviceLike = None) -> str:
     return get_device_properties(device).name
 
 
+@constant_when_compiled
 def get_device_properties(device: DeviceLike = None) -> "_C.DeviceProperties":
     """Name, total memory and other properties. Does not open the device."""
     index = index_of(device)
@@ -78,12 +102,14 @@ def _properties(index: int) -> "_C.DeviceProperties":
     return _C.device_properties(index)
 
 
+@constant_when_compiled
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """The device's major and minor version."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
 
 
+@constant_when_compiled
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     """Whether the device can access memory of the peer. True for every other device."""
     index, peer = index_of(device), index_of(peer_device)

@@ -1,6 +1,6 @@
 """DLPack: exchange of tensors with other libraries, in stream order.
 
-torch 2.13 supports only streams of CUDA, and not this device's name: ``Tensor.__dlpack_device__`` compares the name
+torch supports only streams of CUDA, and not this device's name: ``Tensor.__dlpack_device__`` compares the name
 with "privateuse1", ``Tensor.__dlpack__`` orders streams only for "cuda", and ``torch.from_dlpack`` passes its stream to the
 producer only on CUDA. There is no hook for the three functions, so they are wrapped here; the wrappers call torch's own
 for other devices.
@@ -15,7 +15,7 @@ import torch
 import torch.utils.dlpack
 from torch.utils.dlpack import DLDeviceType
 
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 from .device import current_device
 from .stream import Event, ExternalStream, Stream, current_stream, default_stream
@@ -25,34 +25,34 @@ _torch_dlpack_device = torch.Tensor.__dlpack_device__
 _torch_from_dlpack = torch.utils.dlpack.from_dlpack
 
 
+def _device_of(tensor: torch.Tensor) -> torch.device:
+    with torch._C.DisableTorchFunctionSubclass():  # a ReadOnlyTensorWrapper permits only exports
+        return tensor.device
+
+
 @functools.wraps(_torch_dlpack_device)
 def _dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
-    if self.device.type != DEVICE_NAME:
+    device = _device_of(self)
+    if device.type != DEVICE_NAME:
         return _torch_dlpack_device(self)
-    return DLDeviceType.kDLExtDev, self.device.index
+    return DLDeviceType.kDLExtDev, device.index
 
 
 @functools.wraps(_torch_dlpack)
-def _dlpack(
-    self: torch.Tensor,
-    *,
-    stream: int | None = -1,
-    max_version: tuple[int, int] | None = None,
-    dl_device: tuple[Any, int] | None = None,
-    copy: bool | None = None,
-) -> Any:
-    if self.device.type == DEVICE_NAME:
+def _dlpack(self: torch.Tensor, *, stream: int | None = -1, **arguments: Any) -> Any:
+    device = _device_of(self)
+    if device.type == DEVICE_NAME:
         if stream is not None and type(stream) is not int:
             raise TypeError("stream must be ``int`` or ``none``")
-        if self.device.index != current_device():
+        if device.index != current_device():
             raise BufferError(
-                f"Can't export tensors of a device that is not current. The tensor is on {self.device}, and the "
+                f"Can't export tensors of a device that is not current. The tensor is on {device}, and the "
                 f"current device is {current_device()}."
             )
         if stream != -1:
             _order(stream)
         stream = -1
-    return _torch_dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+    return _torch_dlpack(self, stream=stream, **arguments)
 
 
 def _order(number: int | None) -> None:
@@ -97,4 +97,6 @@ def _from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = Non
 
 torch.Tensor.__dlpack__ = _dlpack  # type: ignore[method-assign]
 torch.Tensor.__dlpack_device__ = _dlpack_device  # type: ignore[method-assign]
+if _read_only := getattr(torch.utils.dlpack, "ReadOnlyTensorWrapper", None):  # since torch 2.14
+    _read_only._DLPACK_ALLOWED |= {_dlpack, _dlpack_device}
 torch.from_dlpack = torch.utils.dlpack.from_dlpack = _from_dlpack

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 from torch_openreg._torch_versions import HAS_GRAPHS
 
 from ._lazy import _is_in_bad_fork, _lazy_init
@@ -158,6 +158,7 @@ def make_graphed_callables(
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
     pool: PoolHandle | None = None,
+    capture_error_mode: str = "global",
 ) -> Any:
     """Returns callables whose forward and backward are graphs, for training loops.
 
@@ -190,9 +191,9 @@ def make_graphed_callables(
     pool = graph_pool_handle() if pool is None else pool
     # In the order of execution: a later capture reuses memory that an earlier one has freed.
     for part in parts:
-        part.capture_forward(pool)
+        part.capture_forward(pool, capture_error_mode)
     for part in reversed(parts):
-        part.capture_backward(pool)
+        part.capture_backward(pool, capture_error_mode)
     graphed = tuple(part.wrap() for part in parts)
     return graphed if several else graphed[0]
 
@@ -227,18 +228,18 @@ class _Part:
         if outputs and self.differentiable_inputs:
             self.gradients(outputs, tuple(torch.empty_like(output) for output in outputs))
 
-    def capture_forward(self, pool: PoolHandle) -> None:
-        with graph(self.forward_graph, pool=pool):
+    def capture_forward(self, pool: PoolHandle, error_mode: str) -> None:
+        with graph(self.forward_graph, pool=pool, capture_error_mode=error_mode):
             result = self.function(*self.sample)
         self.outputs, self.structure = pytree.tree_flatten(result)
 
-    def capture_backward(self, pool: PoolHandle) -> None:
+    def capture_backward(self, pool: PoolHandle, error_mode: str) -> None:
         self.grad_outputs = tuple(torch.empty_like(o) if o.requires_grad else None for o in self.outputs)
         self.grad_inputs: list[torch.Tensor | None] = [None] * len(self.inputs)
         outputs = [output for output in self.outputs if output.requires_grad]
         if not outputs or not self.differentiable_inputs:
             return
-        with graph(self.backward_graph, pool=pool):
+        with graph(self.backward_graph, pool=pool, capture_error_mode=error_mode):
             made = self.gradients(outputs, tuple(grad for grad in self.grad_outputs if grad is not None))
         places = [i for i, tensor in enumerate(self.inputs) if tensor.requires_grad]
         for place, gradient in zip(places, made, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 from ._lazy import _lazy_init, is_initialized
 from .device import DeviceLike, index_of

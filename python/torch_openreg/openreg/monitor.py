@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 # ---- Statistics
 

@@ -11,7 +11,7 @@ import torch
 import torch.multiprocessing.reductions as reductions
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 
 from ._lazy import _lazy_init
 from .stream import Event

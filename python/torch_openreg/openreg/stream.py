@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from typing_extensions import Self
 
 from torch_openreg import _C
-from torch_openreg._build import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME
 from torch_openreg._torch_versions import HAS_GRAPHS
 
 from ._lazy import _lazy_init
@@ -141,6 +142,9 @@ class Event(torch.Event):
 
 def current_stream(device: DeviceLike = None) -> Stream:
     """The current stream of this thread on the device."""
+    if is_dynamo_compiling():  # Note [Compiled functions] in device.py
+        current = torch.accelerator.current_stream
+        return current() if device is None else current(device)  # type: ignore[return-value]
     _lazy_init()
     stream = torch._C._accelerator_getStream(_checked(device))
     return _as_stream(stream)
@@ -154,7 +158,9 @@ def default_stream(device: DeviceLike = None) -> Stream:
 
 def set_stream(stream: "torch.Stream | None") -> None:
     """Makes ``stream`` and its device current. ``None`` has no effect."""
-    if stream is not None:
+    if is_dynamo_compiling() and stream is not None:  # Note [Compiled functions] in device.py
+        torch.accelerator.set_stream(stream)
+    elif stream is not None:
         _lazy_init()
         torch._C._accelerator_setStream(stream)
 
@@ -181,6 +187,8 @@ class StreamContext:
 
 def stream(stream: "torch.Stream | None") -> StreamContext:
     """Makes ``stream`` current for a ``with`` block."""
+    if is_dynamo_compiling() and stream is not None:  # Note [Compiled functions] in device.py
+        return stream  # type: ignore[return-value]
     return StreamContext(stream)
 
 

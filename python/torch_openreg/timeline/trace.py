@@ -12,7 +12,10 @@ WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 ON_DEVICE = WORK | {"gpu_user_annotation"}
 
 # Arguments of an event that the page shows.
-INTERESTING = ("Input Dims", "Input type", "bytes", "memory bandwidth (GB/s)", "result", "stream", "device")
+INTERESTING = (
+    *("Input Dims", "Input type", "bytes", "memory bandwidth (GB/s)", "result", "stream", "device"),
+    *("Process Group Name", "Group size"),
+)
 
 
 class TraceError(Exception):

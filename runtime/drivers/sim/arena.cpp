@@ -74,11 +74,11 @@ orError_t Arena::open(int device, size_t memory) {
   addresses_ = view_stride;
   device_view_ = first_device_view + view_stride * static_cast<size_t>(device);
   auto blocks = std::make_unique<Blocks>(addresses_);
-  backing_ = platform::create_memory(OR_DEVICE_NAME, addresses_);
+  backing_ = platform::create_memory(platform::kMemoryName, addresses_);
   if (backing_ < 0) {  // the size of files may be limited
     addresses_ = memory;
     blocks = std::make_unique<Blocks>(addresses_);
-    backing_ = platform::create_memory(OR_DEVICE_NAME, addresses_);
+    backing_ = platform::create_memory(platform::kMemoryName, addresses_);
   }
   if (backing_ < 0) {
     return fail(orErrorSystem, "cannot create %zu bytes of memory for device %d: %s", memory, device,

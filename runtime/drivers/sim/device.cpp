@@ -44,7 +44,7 @@ orError_t Device::check_idle_but_caller(int index) {
 
 orError_t Device::take_failure() {
   for (const Ref<Stream>& stream : streams()) {
-    if (const orError_t error = stream->take_failure(0)) return error;
+    if (const orError_t error = stream->take_failure(nullptr)) return error;
   }
   std::unique_lock lock(mutex_);
   // The destructor of a stream passes its failure to the device; another thread may be about to run it.
@@ -54,10 +54,14 @@ orError_t Device::take_failure() {
     std::this_thread::yield();
     lock.lock();
   }
-  if (orphaned_failures_.empty()) return orSuccess;
-  const std::string message = std::move(orphaned_failures_.front());
-  orphaned_failures_.erase(orphaned_failures_.begin());
-  return fail(orErrorKernelFailed, "%s", message.c_str());
+  while (!orphaned_failures_.empty()) {
+    const Ref<Failure> failure = std::move(orphaned_failures_.front());
+    orphaned_failures_.erase(orphaned_failures_.begin());
+    lock.unlock();
+    if (const orError_t error = report(*failure)) return error;
+    lock.lock();
+  }
+  return orSuccess;
 }
 
 bool Device::running_here() {
@@ -78,12 +82,12 @@ void Device::add(Stream& stream) {
   streams_.insert(&stream);
 }
 
-void Device::remove(Stream& stream, const char* failure) {
+void Device::remove(Stream& stream, Ref<Failure> failure) {
   std::lock_guard lock(mutex_);
   streams_.erase(&stream);
   if (!failure) return;
   try {
-    orphaned_failures_.emplace_back(failure);
+    orphaned_failures_.push_back(std::move(failure));
   } catch (...) {
     // Out of memory for the message: the failure is lost, as after a reset of the device.
   }

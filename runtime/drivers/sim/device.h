@@ -2,12 +2,12 @@
 #pragma once
 
 #include "arena.h"
+#include "failure.h"
 #include "openreg/error.h"
 #include "ref.h"
 #include "stream.h"
 
 #include <mutex>
-#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -29,15 +29,15 @@ class Device {
 
   // ---- For Stream's constructor and destructor.
   void add(Stream& stream);
-  /// `failure`: message of an unreported failure, or NULL.
-  void remove(Stream& stream, const char* failure);
+  /// `failure`: an unreported failure, or empty.
+  void remove(Stream& stream, Ref<Failure> failure);
 
   Arena arena;
 
  private:
   std::mutex mutex_;  // guards the two below
   std::unordered_set<Stream*> streams_;
-  std::vector<std::string> orphaned_failures_;  // of destroyed streams
+  std::vector<Ref<Failure>> orphaned_failures_;  // of destroyed streams
 };
 
 }  // namespace openreg::sim

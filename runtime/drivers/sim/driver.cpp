@@ -45,7 +45,7 @@ orError_t count_devices(int* count) {
 }
 
 orError_t device_properties(int, orDeviceProperties* properties) {
-  std::snprintf(properties->name, sizeof(properties->name), "simulated %s", OR_DEVICE_NAME);
+  std::snprintf(properties->name, sizeof(properties->name), "%s", "simulated openreg");
   properties->total_memory = state().config.memory;
   properties->allocation_granularity = Arena::kGranularity;
   properties->major = 1;
@@ -161,7 +161,7 @@ orError_t stream_synchronize(orDriverStream* stream) {
     if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
       return capture->reject("synchronizing a stream");
     if (const orError_t error = unwrap(stream).wait(unwrap(stream).submitted())) return error;
-    return unwrap(stream).take_failure(0);
+    return unwrap(stream).take_failure(nullptr);
   });
 }
 
@@ -350,7 +350,7 @@ orError_t event_synchronize(orDriverEvent* event) {
     if (!record->done()) {
       if (const orError_t error = record->stream->wait(record->ticket)) return error;
     }
-    return record->failure ? record->stream->take_failure(record->failure) : orSuccess;
+    return record->failure ? record->stream->take_failure(record->failure.get()) : orSuccess;
   });
 }
 
@@ -426,6 +426,14 @@ constexpr orDriver kTable = {
     .stream_follows_event = &stream_follows_event,
     .kernel_defer = &kernel_defer,
     .kernel_finish = &kernel_finish,
+    .oldest_runtime = 0,
+    .reserved = 0,
+    .module_load = nullptr,  // kernels are host code
+    .module_unload = nullptr,
+    .module_function = nullptr,
+    .stream_launch_function = nullptr,
+    .stream_native_handle = nullptr,
+    .device_native_handle = nullptr,
 };
 
 }  // namespace

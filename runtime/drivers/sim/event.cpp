@@ -16,14 +16,14 @@ void Record::begin(Stream& new_stream, bool timing) {
   stream = Ref<Stream>(&new_stream);
   ticket = 0;
   time_ns = 0;
-  failure = 0;
+  failure = {};
   captured = {};
   timing_ = timing;
   done_.store(false, std::memory_order_relaxed);
 }
 
-void Record::complete(uint64_t new_failure) {
-  failure = new_failure;
+void Record::complete(Ref<Failure> new_failure) {
+  failure = std::move(new_failure);
   if (timing_) time_ns = now_ns();
   Stream* waiter;
   {

@@ -1,6 +1,7 @@
 // Events and their records: positions in a stream that streams and threads can wait for.
 #pragma once
 
+#include "failure.h"
 #include "openreg/types.h"
 #include "ref.h"
 
@@ -22,9 +23,9 @@ class Record : public Counted<Record> {
   ~Record();
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Called once, by the stream that reached the record. `failure` is the number of the unreported failure of
-  /// the stream, or 0. Makes the waiting streams ready.
-  void complete(uint64_t failure);
+  /// Called once, by the stream that reached the record. `failure` is the one that the stream is
+  /// poisoned with, or empty. Makes the waiting streams ready.
+  void complete(Ref<Failure> failure);
   /// Adds a parked stream to the waiters; returns false if the record is already done.
   [[nodiscard]] bool add_waiter(Stream& stream);
 
@@ -45,7 +46,7 @@ class Record : public Counted<Record> {
   Ref<Stream> stream;          // where it was recorded; kept alive after its handle is destroyed
   uint64_t ticket = 0;         // position in the stream
   int64_t time_ns = 0;         // valid once done, with timing
-  uint64_t failure = 0;        // valid once done
+  Ref<Failure> failure;        // valid once done
   Ref<CapturePoint> captured;  // recorded in a capture: never completes
 
  private:

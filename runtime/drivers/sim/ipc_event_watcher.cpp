@@ -62,7 +62,7 @@ void IpcEventWatcher::watch() {
     }
     for (auto record = over; record != pending.end(); ++record) {
       (*record)->shared->end_watching();
-      (*record)->complete(0);
+      (*record)->complete({});
     }
     pending.erase(over, pending.end());
   }

@@ -70,7 +70,7 @@ OwnIpcRegistry* OwnIpcRegistry::existing() {
 
 orError_t OwnIpcRegistry::get(OwnIpcRegistry*& ipc_registry) {
   if (!own_registry) {
-    const int file = platform::create_memory(OR_DEVICE_NAME, sizeof(IpcRegistry));
+    const int file = platform::create_memory(platform::kMemoryName, sizeof(IpcRegistry));
     void* shared = file < 0 ? nullptr : platform::map_anywhere(file, sizeof(IpcRegistry));
     uint64_t inode = 0, size = 0;
     if (!shared || !platform::identify(file, &inode, &size) ||

@@ -61,7 +61,7 @@ orError_t Peer::find(const WireHandle& handle, const char* what, std::shared_ptr
   if ((peer = known.lock())) return orSuccess;
   int file = -1;
   const platform::Opened opened =
-      platform::open_memory_of(handle.process, handle.file, OR_DEVICE_NAME, &file);
+      platform::open_memory_of(handle.process, handle.file, platform::kMemoryName, &file);
   if (opened != platform::Opened::kYes) return report_open_failure(opened, handle.process, what);
   uint64_t inode = 0, size = 0;
   void* address = nullptr;
@@ -130,7 +130,7 @@ orError_t Peer::open_arena(const MemoryPiece& piece, int& memory) const {
                 piece.device);
   }
   const platform::Opened opened =
-      platform::open_memory_of(process, read_once(arena.file), OR_DEVICE_NAME, &memory);
+      platform::open_memory_of(process, read_once(arena.file), platform::kMemoryName, &memory);
   if (opened != platform::Opened::kYes) return report_open_failure(opened, process, "memory");
   uint64_t inode = 0, size = 0;
   if (platform::identify(memory, &inode, &size) && inode == read_once(arena.inode) &&

@@ -13,6 +13,8 @@ namespace openreg::sim::platform {
 /// Reserves an address range without memory; accesses fault.
 [[nodiscard]] bool reserve(size_t size, void** base);
 
+/// The name of all memory files of the simulated device; /proc/<pid>/maps shows it.
+inline constexpr const char* kMemoryName = "openreg";
 /// Creates a memory file that can be mapped; -1 on failure. It is zero-initialized, uses no space until it is
 /// written, and its size is fixed.
 [[nodiscard]] int create_memory(const char* name, size_t size);

@@ -24,7 +24,7 @@ Stream::Stream(Device& device, int index, int priority, uint64_t id)
 }
 
 Stream::~Stream() {
-  device_.remove(*this, poisoned() ? failure_message_ : nullptr);
+  device_.remove(*this, unreported_.load() ? failure_ : Ref<Failure>());
 }
 
 // ---- Submission
@@ -56,7 +56,7 @@ void Stream::submit_record(const Ref<Record>& record) {
   uint64_t ticket;
   if (begin_inline(ticket)) {
     record->ticket = ticket;
-    record->complete(unreported_failure());
+    record->complete(current_failure());
     end_inline(ticket);
     return;
   }
@@ -66,7 +66,7 @@ void Stream::submit_record(const Ref<Record>& record) {
 
 void Stream::submit_wait(Ref<Record> record) {
   // A record of the same stream is already in front of the wait.
-  if ((record->done() && record->failure == 0) || record->stream.get() == this) return;
+  if ((record->done() && !record->failure) || record->stream.get() == this) return;
   submit([&](Operation& operation) { operation.set_record(Operation::Kind::kWait, std::move(record)); });
   schedule();
 }
@@ -222,7 +222,7 @@ bool Stream::execute(Operation& operation) {
     case Operation::Kind::kKernel:
       return execute_kernel(operation);
     case Operation::Kind::kRecord:
-      operation.record->complete(unreported_failure());
+      operation.record->complete(current_failure());
       break;
     case Operation::Kind::kWait: {
       Ref<Record> waited;  // released outside the lock: it may be the last reference to a stream
@@ -230,8 +230,8 @@ bool Stream::execute(Operation& operation) {
         std::lock_guard lock(submit_mutex_);
         std::swap(waited, blocked_on_);
       }
-      if (operation.record->failure != 0) [[unlikely]]
-        follow_failure(*operation.record);
+      if (operation.record->failure) [[unlikely]]
+        follow_failure(operation.record->failure);
       break;
     }
     case Operation::Kind::kTurn:
@@ -243,66 +243,6 @@ bool Stream::execute(Operation& operation) {
 void Stream::complete(uint64_t ticket) {
   completed_.store(ticket);
   if (wake_at_.load() <= ticket) wake_sleepers();
-}
-
-// ---- Failures
-
-void format_failure(char* message, size_t size, const orKernel& kernel, const Stream& stream,
-                    const char* why) {
-  std::snprintf(message, size, "kernel '%s' failed on stream %llu of device %d: %s",
-                kernel.name ? kernel.name : "", static_cast<unsigned long long>(stream.id()),
-                stream.device_index(), why);
-}
-
-void Stream::poison(const orKernel& kernel, const char* why) {
-  char message[sizeof(failure_message_)];
-  format_failure(message, sizeof(message), kernel, *this, why);
-  std::lock_guard lock(failure_mutex_);
-  set_failure(message);
-}
-
-void Stream::set_failure(const char* message) {
-  std::snprintf(failure_message_, sizeof(failure_message_), "%s", message);
-  ++failure_number_;
-  drop_through_.store(kNever, std::memory_order_release);
-}
-
-// Dropped work of the other stream has not written what this stream is about to read.
-void Stream::follow_failure(const Record& record) {
-  if (!record.stream) return;  // of another process
-  char message[sizeof(failure_message_)];
-  {
-    std::lock_guard lock(record.stream->failure_mutex_);
-    if (!record.stream->poisoned() || record.stream->failure_number_ != record.failure) return;
-    std::memcpy(message, record.stream->failure_message_, sizeof(message));
-  }
-  std::lock_guard lock(failure_mutex_);
-  if (!poisoned()) set_failure(message);
-}
-
-uint64_t Stream::unreported_failure() {
-  if (!poisoned()) [[likely]]
-    return 0;
-  std::lock_guard lock(failure_mutex_);
-  return poisoned() ? failure_number_ : 0;
-}
-
-// Returns the failure that precedes this operation, also if another thread has already got it.
-orError_t Stream::failure_before(uint64_t ticket) {
-  if (ticket > drop_through_.load(std::memory_order_acquire)) [[likely]]
-    return orSuccess;
-  std::lock_guard lock(failure_mutex_);
-  if (poisoned()) drop_through_.store(submitted_.load(), std::memory_order_release);
-  return fail(orErrorKernelFailed, "%s", failure_message_);
-}
-
-orError_t Stream::take_failure(uint64_t number) {
-  if (!poisoned()) [[likely]]
-    return orSuccess;
-  std::lock_guard lock(failure_mutex_);
-  if (!poisoned() || (number != 0 && number != failure_number_)) return orSuccess;
-  drop_through_.store(submitted_.load(), std::memory_order_release);
-  return fail(orErrorKernelFailed, "%s", failure_message_);
 }
 
 }  // namespace openreg::sim

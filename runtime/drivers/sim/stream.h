@@ -79,8 +79,10 @@ class Stream : public Counted<Stream> {
   /// Waits for the ticket, and runs operations meanwhile. Returns orErrorNotPermitted if the ticket depends
   /// on the calling kernel.
   [[nodiscard]] orError_t wait(uint64_t ticket);
-  /// Returns and clears the unreported kernel failure, if any. `number` selects one failure; 0 selects any.
-  [[nodiscard]] orError_t take_failure(uint64_t number);
+  /// Returns and clears the unreported kernel failure, if any. `which` selects one failure; NULL selects any.
+  [[nodiscard]] orError_t take_failure(const Failure* which);
+  /// Work that is submitted from now on runs, if the stream is poisoned by this failure.
+  void clear_poison_of(const Failure& failure);
 
   // ---- Capture; see capture.h. A captured stream gets no submissions.
   bool capturing() const { return capturing_.load(std::memory_order_acquire); }
@@ -159,11 +161,13 @@ class Stream : public Counted<Stream> {
   void wake_sleepers();
 
   bool poisoned() const { return drop_through_.load(std::memory_order_acquire) == kNever; }
-  uint64_t unreported_failure();
+  /// The failure that the stream is poisoned with, or an empty reference.
+  Ref<Failure> current_failure();
   [[nodiscard]] orError_t failure_before(uint64_t ticket);
   void poison(const orKernel& kernel, const char* why);
-  void follow_failure(const Record& record);
-  void set_failure(const char* message);  // with failure_mutex_
+  void follow_failure(const Ref<Failure>& failure);
+  void set_failure(Ref<Failure> failure);  // with failure_mutex_
+  void clear_poison();                     // with failure_mutex_
 
   Device& device_;
   const int index_;
@@ -174,7 +178,7 @@ class Stream : public Counted<Stream> {
   std::atomic<uint64_t> submitted_{0};
   std::atomic<uint64_t> completed_{0};
   std::atomic<bool> deferred_{false};  // the first operation is a kernel that is deferred
-  // Operations up to this ticket are dropped. kNever from a failure until it is reported, then the last
+  // Operations up to this ticket are dropped. kNever from a failure until a thread has got it, then the last
   // ticket that was submitted before the report.
   std::atomic<uint64_t> drop_through_{0};
 
@@ -185,8 +189,8 @@ class Stream : public Counted<Stream> {
   std::atomic<bool> capturing_{false};  // true if capture_ is set
 
   std::mutex failure_mutex_;  // guards the two below, and changes of drop_through_
-  uint64_t failure_number_ = 0;
-  char failure_message_[640] = {};
+  Ref<Failure> failure_;      // the last one
+  std::atomic<bool> unreported_{false};
 
   std::mutex sleep_mutex_;  // guards wake_count_
   std::condition_variable sleepers_;
@@ -226,7 +230,12 @@ uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
 /// Runs a kernel. Sets `why` also if the kernel throws or fails without a message. `why` is empty on entry.
 [[nodiscard]] orError_t call_kernel(const orKernel& kernel, void* args, char* why, size_t why_size);
 
+/// Reports a failure to the calling thread, and clears it on all streams. Returns orSuccess if the thread has
+/// already got it.
+[[nodiscard]] orError_t report(Failure& failure);
+
 /// Formats the message of a failed kernel.
+constexpr size_t kFailureSize = 640;
 void format_failure(char* message, size_t size, const orKernel& kernel, const Stream& stream,
                     const char* why);
 

@@ -214,7 +214,7 @@ orError_t Stream::run_inline(uint64_t ticket, const orKernel& kernel, void* args
     const Frame frame(*this, Frame::Kind::kInline);
     if (call_observed(kernel, args, observer, why, sizeof(why)) == orSuccess) return orSuccess;
   }
-  char message[sizeof(failure_message_)];
+  char message[kFailureSize];
   format_failure(message, sizeof(message), kernel, *this, why);
   return fail(orErrorKernelFailed, "%s", message);
 }

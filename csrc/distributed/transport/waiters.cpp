@@ -1,4 +1,4 @@
-#include "distributed/waiters.h"
+#include "distributed/transport/waiters.h"
 
 #include <c10/util/thread_name.h>
 

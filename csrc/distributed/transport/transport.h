@@ -9,26 +9,19 @@
 // tags from any thread.
 #pragma once
 
-#include "distributed/call.h"
+#include "distributed/transport/bytes.h"
+#include "distributed/transport/loopback.h"
+#include "distributed/transport/message.h"
 
-#include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace openreg::distributed {
-
-/// Contiguous memory that kernels can access.
-struct Bytes {
-  void* data = nullptr;
-  size_t size = 0;
-  at::Tensor owner{};  // kept while Gloo may access the memory
-};
-
-Bytes bytes_of(const at::Tensor& contiguous);
 
 /// Throws ValueError if a point-to-point operation cannot have this tag.
 void check_tag(int tag);
@@ -57,14 +50,16 @@ class Transport {
   /// As finish, but receives the data in pieces of `piece` bytes, which replace each other. `consume` gets
   /// the begin of a piece, and its memory by rank; that of this rank is in `to`. All ranks send the same
   /// number of bytes to this one.
+  ///
+  /// If `shared` is not empty, every piece of shared[rank()] is sent to all other ranks as soon as it was
+  /// consumed, and shared[i] is received from rank i. It may be `to`: rank i sends a piece only after it has
+  /// received the one that it replaces.
   using Consume = std::function<void(size_t begin, const std::vector<Bytes>& pieces)>;
-  void finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume);
-
-  /// Moves more data of a finished exchange: sends mine to all other ranks, and receives from[i] from rank i.
-  void share(Exchange& exchange, const Bytes& mine, const std::vector<Bytes>& from);
+  void finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume,
+                        const std::vector<Bytes>& shared = {});
 
   void send(const Call& call, int peer, int tag, const Bytes& bytes);
-  /// Returns the rank of the sender.
+  /// Returns the rank of the sender; kAnyRank receives from all ranks but this one.
   int recv(const Call& call, int peer, int tag, const Bytes& bytes);
 
   /// Makes the waiting calls throw.
@@ -73,10 +68,17 @@ class Transport {
 
  private:
   class Pending;
+  struct PointToPoint;
+
+  /// Buffers of a set for the pieces of each other rank, with at least this many bytes.
+  std::vector<Bytes> piece_buffers(size_t set, size_t bytes);
 
   c10::intrusive_ptr<c10d::Backend> gloo_;
   const int rank_;
   const int size_;
+  Loopback loopback_;
+  // Of finish_in_pieces, by set and rank. Kept: fresh memory costs a page fault for each page.
+  std::array<std::vector<at::Tensor>, 2> buffers_;
   std::mutex mutex_;  // guards the two below
   bool aborted_ = false;
   std::vector<Pending*> waiting_;

@@ -1,6 +1,6 @@
-#include "distributed/transport.h"
+#include "distributed/transport/transport.h"
 
-#include "distributed/message.h"
+#include "distributed/transport/message.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -16,8 +16,9 @@ namespace {
 // Tags of Gloo. Operations with different tags do not affect each other.
 constexpr int kMessageTag = 0;
 constexpr int kDataTag = 1;
+constexpr int kSharedTag = 2;
 // Point-to-point operations with the tag t of the program: kFirstTag + 2 t, and the next for the data.
-constexpr int kFirstTag = 2;
+constexpr int kFirstTag = 3;
 constexpr int kLastUserTag = (INT32_MAX - kFirstTag) / 2 - 1;
 
 using Clock = std::chrono::steady_clock;
@@ -53,15 +54,11 @@ void check_tag(int tag) {
                     "the tag of a point-to-point operation must be from 0 to ", kLastUserTag, ", got ", tag);
 }
 
-Bytes bytes_of(const at::Tensor& contiguous) {
-  return {const_cast<void*>(contiguous.const_data_ptr()), contiguous.nbytes(), contiguous};
-}
-
 /// Sends and receives in progress. Destroyed only when all are done, or with the transport.
 class Transport::Pending {
  public:
   Pending(Transport& transport, const Call& call)
-      : transport_(transport), deadline_(Clock::now() + call.timeout), messages_(transport.size()) {
+      : transport_(transport), deadline_(Clock::now() + call.timeout) {
     std::lock_guard lock(transport.mutex_);
     check_not_aborted();
     transport_.waiting_.push_back(this);
@@ -92,8 +89,7 @@ class Transport::Pending {
     int source = kAnyRank;
     // By index: abort() may read the vector at the same time.
     for (; next_ < std::min(end, operations_.size()); ++next_) {
-      const size_t i = next_;
-      Operation& operation = operations_[i];
+      Operation& operation = operations_[next_];
       const auto left = std::chrono::duration_cast<Milliseconds>(deadline_ - Clock::now());
       bool completed = false;
       try {
@@ -116,13 +112,6 @@ class Transport::Pending {
     for (Operation& operation : operations_) operation.work->abort();
   }
 
-  struct Messages {
-    explicit Messages(int size) : mine(static_cast<size_t>(size)), theirs(static_cast<size_t>(size)) {}
-    std::vector<Message> mine;
-    std::vector<Message> theirs;
-  };
-  Messages& messages() { return messages_; }
-
  private:
   struct Operation {
     int peer;
@@ -140,8 +129,8 @@ class Transport::Pending {
       fail(operation, reason_of(error));
     }
     std::lock_guard lock(transport_.mutex_);
+    operations_.push_back(std::move(operation));  // also if aborted: Gloo may access its memory
     check_not_aborted();
-    operations_.push_back(std::move(operation));
   }
 
   void check_not_aborted() const {
@@ -164,25 +153,37 @@ class Transport::Pending {
 
   Transport& transport_;
   const Clock::time_point deadline_;
-  Messages messages_;
   std::vector<Operation> operations_;
   size_t next_ = 0;
 };
 
+/// A send or a receive in progress.
+struct Transport::PointToPoint {
+  PointToPoint(Transport& transport, const Call& call) : pending(transport, call) {}
+  Message message{};
+  Pending pending;
+};
+
 Transport::Transport(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
-    : gloo_(std::move(gloo)), rank_(rank), size_(size) {}
+    : gloo_(std::move(gloo)), rank_(rank), size_(size), loopback_(rank) {
+  for (auto& set : buffers_) set.resize(static_cast<size_t>(size));
+}
 
 Transport::~Transport() = default;
 
 class Transport::Exchange {
  public:
   Exchange(Transport& transport, const Call& call, std::vector<Bytes> to, std::vector<Bytes> from)
-      : to(std::move(to)), from(std::move(from)), pending(transport, call) {}
+      : to(std::move(to)),
+        from(std::move(from)),
+        mine(this->to.size()),
+        theirs(this->to.size()),
+        pending(transport, call),
+        shared(transport, call) {}
 
   /// Waits for the messages of the other ranks, and compares them.
   void check(int rank) {
     pending.wait();
-    const auto& [mine, theirs] = pending.messages();
     for (size_t peer = 0; peer < to.size(); ++peer) {
       if (static_cast<int>(peer) != rank) check_match(rank, mine[peer], static_cast<int>(peer), theirs[peer]);
     }
@@ -190,23 +191,26 @@ class Transport::Exchange {
 
   const std::vector<Bytes> to;
   const std::vector<Bytes> from;
+  std::vector<Message> mine;  // by receiver
+  std::vector<Message> theirs;
   Pending pending;
+  Pending shared;
 };
 
 std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vector<Bytes> to,
                                                       std::vector<Bytes> from) {
   auto exchange = std::make_shared<Exchange>(*this, call, std::move(to), std::move(from));
   try {
-    auto& [mine, theirs] = exchange->pending.messages();
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_) exchange->pending.recv(peer, kMessageTag, bytes_of_struct(theirs[peer]));
+      if (peer != rank_) exchange->pending.recv(peer, kMessageTag, bytes_of_struct(exchange->theirs[peer]));
     }
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
       const Bytes& bytes = exchange->to[peer];
-      mine[peer] = Message(call, bytes.size, exchange->from[peer].size);
-      if (bytes.size <= Message::kInlineBytes) std::memcpy(mine[peer].data, bytes.data, bytes.size);
-      exchange->pending.send(peer, kMessageTag, bytes_of_struct(mine[peer]));
+      Message& message = exchange->mine[peer];
+      message = Message(call, bytes.size, exchange->from[peer].size);
+      if (bytes.size <= Message::kInlineBytes) std::memcpy(message.data, bytes.data, bytes.size);
+      exchange->pending.send(peer, kMessageTag, bytes_of_struct(message));
     }
   } catch (...) {
     keep(std::move(exchange));
@@ -223,7 +227,7 @@ void Transport::finish(Exchange& exchange) {
       TORCH_INTERNAL_ASSERT(to[peer].size == from[peer].size);
       if (from[peer].data != to[peer].data) std::memcpy(from[peer].data, to[peer].data, to[peer].size);
     } else if (from[peer].size <= Message::kInlineBytes) {
-      std::memcpy(from[peer].data, exchange.pending.messages().theirs[peer].data, from[peer].size);
+      std::memcpy(from[peer].data, exchange.theirs[peer].data, from[peer].size);
     } else {
       exchange.pending.recv(peer, kDataTag, from[peer]);
     }
@@ -235,32 +239,45 @@ void Transport::finish(Exchange& exchange) {
   exchange.pending.wait();
 }
 
-void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume) {
+std::vector<Bytes> Transport::piece_buffers(size_t set, size_t bytes) {
+  std::vector<Bytes> result;
+  for (size_t peer = 0; peer < static_cast<size_t>(size_); ++peer) {
+    at::Tensor& buffer = buffers_[set][peer];
+    const bool needed = static_cast<int>(peer) != rank_ && bytes > 0;
+    if (needed && (!buffer.defined() || buffer.nbytes() < bytes)) {
+      buffer = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
+    }
+    result.push_back(needed ? bytes_of(buffer) : Bytes{});
+  }
+  return result;
+}
+
+void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume,
+                                 const std::vector<Bytes>& shared) {
   exchange.check(rank_);
-  const size_t mine = exchange.to[static_cast<size_t>(rank_)].size;
+  const auto me = static_cast<size_t>(rank_);
+  const size_t mine = exchange.to[me].size;
   size_t largest = 0;
   for (const Bytes& bytes : exchange.to) largest = std::max(largest, bytes.size);
   // Two sets of buffers: one is consumed while the other is filled.
-  std::vector<Bytes> buffers[2];
-  for (std::vector<Bytes>& set : buffers) {
-    for (int peer = 0; peer < size_; ++peer) {
-      set.push_back(peer == rank_ ? Bytes{} : bytes_of(at::empty({static_cast<int64_t>(piece)}, at::kByte)));
-    }
-  }
+  const std::vector<Bytes> buffers[2] = {piece_buffers(0, std::min(piece, mine)),
+                                         piece_buffers(1, mine > piece ? piece : 0)};
   const auto part = [&](const Bytes& bytes, size_t begin) {
     return Bytes{static_cast<char*>(bytes.data) + begin, std::min(piece, bytes.size - begin), bytes.owner};
   };
   std::vector<size_t> ends;  // operations of each piece
   const auto post = [&](size_t begin) {
-    for (size_t peer = 0; peer < exchange.to.size(); ++peer) {
-      if (static_cast<int>(peer) == rank_) continue;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
       const Bytes& buffer = buffers[begin / piece % 2][peer];
       const Bytes& sent = exchange.to[peer];
       if (begin < mine) {
-        exchange.pending.recv(static_cast<int>(peer), kDataTag,
-                              {buffer.data, std::min(piece, mine - begin), buffer.owner});
+        exchange.pending.recv(peer, kDataTag, {buffer.data, std::min(piece, mine - begin), buffer.owner});
       }
-      if (begin < sent.size) exchange.pending.send(static_cast<int>(peer), kDataTag, part(sent, begin));
+      if (begin < sent.size) exchange.pending.send(peer, kDataTag, part(sent, begin));
+      if (!shared.empty() && begin < shared[peer].size) {
+        exchange.shared.recv(peer, kSharedTag, part(shared[peer], begin));
+      }
     }
     ends.push_back(exchange.pending.count());
   };
@@ -270,65 +287,59 @@ void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume
     if (begin + piece < largest) post(begin + piece);
     if (begin >= mine) continue;
     std::vector<Bytes> pieces = buffers[begin / piece % 2];
-    pieces[static_cast<size_t>(rank_)] = part(exchange.to[static_cast<size_t>(rank_)], begin);
-    for (Bytes& bytes : pieces) bytes.size = std::min(piece, mine - begin);
+    pieces[me] = part(exchange.to[me], begin);
+    for (Bytes& bytes : pieces) bytes.size = pieces[me].size;
     consume(begin, pieces);
+    for (int peer = 0; peer < size_ && !shared.empty(); ++peer) {
+      if (peer != rank_) exchange.shared.send(peer, kSharedTag, part(shared[me], begin));
+    }
   }
-}
-
-void Transport::share(Exchange& exchange, const Bytes& mine, const std::vector<Bytes>& from) {
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_ && from[peer].size > 0) exchange.pending.recv(peer, kDataTag, from[peer]);
-  }
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_ && mine.size > 0) exchange.pending.send(peer, kDataTag, mine);
-  }
-  exchange.pending.wait();
+  exchange.shared.wait();
 }
 
 void Transport::send(const Call& call, int peer, int tag, const Bytes& bytes) {
-  auto pending = std::make_shared<Pending>(*this, call);
+  if (peer == rank_) return loopback_.send(call, tag, bytes);
+  auto transfer = std::make_shared<PointToPoint>(*this, call);
   try {
-    Message& message = pending->messages().mine[static_cast<size_t>(peer)];
+    auto& [message, pending] = *transfer;
     message = Message(call, bytes.size, 0);
     if (bytes.size <= Message::kInlineBytes) std::memcpy(message.data, bytes.data, bytes.size);
-    pending->send(peer, message_tag(tag), bytes_of_struct(message));
-    if (bytes.size > Message::kInlineBytes) pending->send(peer, message_tag(tag) + 1, bytes);
-    pending->wait();
+    pending.send(peer, message_tag(tag), bytes_of_struct(message));
+    if (bytes.size > Message::kInlineBytes) pending.send(peer, message_tag(tag) + 1, bytes);
+    pending.wait();
   } catch (...) {
-    keep(std::move(pending));
+    keep(std::move(transfer));
     throw;
   }
 }
 
 int Transport::recv(const Call& call, int peer, int tag, const Bytes& bytes) {
-  auto pending = std::make_shared<Pending>(*this, call);
+  if (peer == rank_) {
+    loopback_.recv(call, tag, bytes);
+    return rank_;
+  }
+  auto transfer = std::make_shared<PointToPoint>(*this, call);
   try {
-    Message& message = pending->messages().theirs[0];
-    pending->recv(peer, message_tag(tag), bytes_of_struct(message));
-    const int any = pending->wait();
+    auto& [message, pending] = *transfer;
+    pending.recv(peer, message_tag(tag), bytes_of_struct(message));
+    const int any = pending.wait();
     const int source = peer == kAnyRank ? any : peer;
-    TORCH_CHECK_WITH(DistBackendError, message.magic == Message::kMagic, "rank ", source,
-                     " sent a message that is not of occl");
-    TORCH_CHECK_WITH(DistBackendError, message.bytes_to_receiver == bytes.size && message.dtype == call.dtype,
-                     "rank ", rank_, " called ", to_string(call), ", which has ", bytes.size,
-                     " bytes, but rank ", source, " sent ", message.bytes_to_receiver, " bytes of ",
-                     std::string(message.tensors, strnlen(message.tensors, sizeof(message.tensors))), " at ",
-                     std::string(message.site, strnlen(message.site, sizeof(message.site))));
+    check_received(call, rank_, bytes.size, source, message);
     if (bytes.size <= Message::kInlineBytes) {
       std::memcpy(bytes.data, message.data, bytes.size);
     } else {
-      pending->recv(source, message_tag(tag) + 1, bytes);
-      pending->wait();
+      pending.recv(source, message_tag(tag) + 1, bytes);
+      pending.wait();
     }
     return source;
   } catch (...) {
-    keep(std::move(pending));
+    keep(std::move(transfer));
     throw;
   }
 }
 
 void Transport::abort() {
+  loopback_.abort();
   std::lock_guard lock(mutex_);
   aborted_ = true;
   for (Pending* pending : waiting_) pending->abort();

@@ -1,4 +1,4 @@
-#include "distributed/message.h"
+#include "distributed/transport/message.h"
 
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
@@ -24,6 +24,14 @@ const char* reduce_op_name(int64_t op) {
   static constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",       "MAX",
                                            "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
   return op >= 0 && op < static_cast<int64_t>(std::size(kNames)) ? kNames[op] : "an unknown operation";
+}
+
+void check_magic(int peer, const Message& theirs) {
+  if (theirs.magic != Message::kMagic) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("rank ", peer, " sent a message that is not of occl; all ranks must use the same version"));
+  }
 }
 
 std::string describe(const Message& message) {
@@ -59,11 +67,7 @@ Message::Message(const Call& call, uint64_t to_receiver, uint64_t from_receiver)
 }
 
 void check_match(int rank, const Message& mine, int peer, const Message& theirs) {
-  if (theirs.magic != Message::kMagic) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str("rank ", peer, " sent a message that is not of occl; all ranks must use the same version"));
-  }
+  check_magic(peer, theirs);
   const bool same_call = std::strncmp(mine.name, theirs.name, sizeof(mine.name)) == 0 &&
                          mine.sequence == theirs.sequence && mine.dtype == theirs.dtype &&
                          mine.reduce_op == theirs.reduce_op && mine.root == theirs.root &&
@@ -82,6 +86,14 @@ void check_match(int rank, const Message& mine, int peer, const Message& theirs)
   }
   text += ". All ranks of a group must call the same operations in the same order, with tensors that fit";
   C10_THROW_ERROR(DistBackendError, text);
+}
+
+void check_received(const Call& call, int rank, size_t bytes, int source, const Message& theirs) {
+  check_magic(source, theirs);
+  TORCH_CHECK_WITH(DistBackendError, theirs.bytes_to_receiver == bytes && theirs.dtype == call.dtype, "rank ",
+                   rank, " called ", to_string(call), ", which has ", bytes, " bytes, but rank ", source,
+                   " sent ", theirs.bytes_to_receiver, " bytes of ", text_of(theirs.tensors), " at ",
+                   text_of(theirs.site));
 }
 
 }  // namespace openreg::distributed

@@ -1,0 +1,61 @@
+// Loops over strided operands; see orElementwiseArgs.
+#pragma once
+
+#include "function.h"
+#include "openreg/kernel_library.h"
+
+#include <type_traits>
+
+namespace openreg::discrete {
+
+/// Calls `body` with the kernel-view addresses of the operands, for each element.
+template <int Operands, typename Body>
+void for_each_element(const orDiscreteLaunch& launch, const orElementwiseArgs& args, Body body) {
+  char* at[Operands];
+  for (int i = 0; i < Operands; ++i) at[i] = static_cast<char*>(args.data[i]) + launch.memory;
+  int64_t index[OR_KERNEL_DIMS] = {};
+  for (;;) {
+    body(at);
+    uint32_t dim = 0;
+    for (; dim < args.dims; ++dim) {
+      for (int i = 0; i < Operands; ++i) at[i] += args.strides[i][dim];
+      if (++index[dim] < args.sizes[dim]) break;
+      for (int i = 0; i < Operands; ++i) at[i] -= args.strides[i][dim] * args.sizes[dim];
+      index[dim] = 0;
+    }
+    if (dim == args.dims) return;
+  }
+}
+
+template <typename T>
+T scalar_of(const orElementwiseArgs& args) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(args.scalar);
+  } else {
+    return static_cast<T>(args.int_scalar);
+  }
+}
+
+/// out = Op(a)
+template <typename T, auto Op>
+orError_t unary(const orDiscreteLaunch* launch, const void* given) {
+  const auto& args = *static_cast<const orElementwiseArgs*>(given);
+  for_each_element<2>(*launch, args, [](char** at) {
+    *reinterpret_cast<T*>(at[0]) = Op(*reinterpret_cast<const T*>(at[1]));
+  });
+  return orSuccess;
+}
+
+/// out = Op(a, b, scalar)
+template <typename Out, typename T, auto Op>
+orError_t binary(const orDiscreteLaunch* launch, const void* given) {
+  const auto& args = *static_cast<const orElementwiseArgs*>(given);
+  const T scalar = scalar_of<T>(args);
+  for_each_element<3>(*launch, args, [=](char** at) {
+    *reinterpret_cast<Out*>(at[0]) =
+        Op(*reinterpret_cast<const T*>(at[1]), *reinterpret_cast<const T*>(at[2]), scalar);
+  });
+  return orSuccess;
+}
+
+}  // namespace openreg::discrete

@@ -1,0 +1,134 @@
+"""Drivers that are loaded: OPENREG_DRIVER, drivers of other packages, and errors. See docs/guide/driver.md.
+
+Each test runs in a separate interpreter, since a process has one driver.
+"""
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+from gpu import NO_GPU
+from interpreter import doctor as doctor_on_this_machine
+from interpreter import execute as execute_on_this_machine
+from vendor import minimal_driver, vendor_package
+
+# Devices that fail to load do not take the accelerator from a GPU, and settings of another name do not come from make.
+doctor = partial(doctor_on_this_machine, **NO_GPU)
+execute = partial(execute_on_this_machine, **NO_GPU)
+
+WORKS = """
+import torch
+assert (torch.ones(3, device="openreg") + 1).tolist() == [2.0] * 3
+x = torch.randn(4, 4, device="openreg", requires_grad=True)
+(x @ x).sum().backward()
+assert x.grad.device.type == "openreg"
+stream = torch.openreg.Stream()
+with torch.openreg.stream(stream):
+    y = x.detach() * 2
+event = stream.record_event()
+event.synchronize()
+assert torch.equal(y.cpu(), x.detach().cpu() * 2)
+print(torch.openreg.get_device_name())
+"""
+
+
+@pytest.fixture(scope="module")
+def minimal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return minimal_driver(tmp_path_factory.mktemp("driver"))
+
+
+def test_a_driver_from_the_environment(minimal: Path) -> None:
+    assert execute(WORKS, OPENREG_DRIVER=str(minimal)) == "minimal"
+    text = doctor(0, OPENREG_DRIVER=str(minimal))
+    assert f"'minimal', {minimal}; version" in text and "devices: 1" in text, text
+
+
+def test_the_embedded_driver() -> None:
+    assert "simulated" in execute(WORKS)
+    assert "'sim', embedded in the runtime; version" in doctor(0)
+
+
+def test_a_driver_of_a_package(minimal: Path, tmp_path: Path) -> None:
+    path = [vendor_package(tmp_path, "foo", minimal)]
+    assert execute(WORKS.replace("openreg", "foo"), path=path) == "minimal"
+    assert "registered as 'foo'" in doctor(0, path=path)
+    assert "simulated" in execute(WORKS, path=path, OPENREG_DRIVER="sim")
+
+
+def test_two_packages_with_a_driver(minimal: Path, tmp_path: Path) -> None:
+    path = [vendor_package(tmp_path / name, name, minimal) for name in ("foo", "bar")]
+    output = execute(
+        """
+import torch
+try:
+    torch.ones(1, device="openreg")
+except RuntimeError as error:
+    print(error)
+""",
+        path=path,
+    )
+    assert "torch_bar 1.0 (bar = torch_bar:driver), torch_foo 1.0 (foo = torch_foo:driver)" in output
+    assert "OPENREG_DRIVER" in output
+    assert execute(WORKS, path=path, OPENREG_DRIVER=str(minimal)) == "minimal"
+
+
+def test_a_package_whose_driver_cannot_be_found(tmp_path: Path) -> None:
+    vendor_package(tmp_path, "foo", "")
+    (tmp_path / "torch_foo.py").write_text(
+        "def driver():\n    raise FileNotFoundError('libfoo.so is not built')\n"
+    )
+    source = "import torch\ntry:\n    torch.foo.synchronize()\nexcept RuntimeError as e:\n    print(e)"
+    output = execute(source, path=[tmp_path])
+    assert "torch_foo 1.0 (foo = torch_foo:driver)" in output and "libfoo.so is not built" in output
+    assert "libfoo.so is not built" in doctor(1, path=[tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("import sys\nsys.exit(3)", "SystemExit: 3"),
+        ("driver = 'libfoo.so'", "'libfoo.so' is not an absolute path"),
+        ("driver = ''", "'' is not an absolute path"),
+        ("driver = '/foo\\0.so'", "is not an absolute path"),
+        ("driver = 3", "TypeError"),
+    ],
+)
+def test_a_package_with_a_wrong_driver(module: str, why: str, tmp_path: Path) -> None:
+    vendor_package(tmp_path, "foo", "")
+    (tmp_path / "torch_foo.py").write_text(module)
+    source = "import torch\ntry:\n    torch.foo.synchronize()\nexcept RuntimeError as e:\n    print(e)"
+    output = execute(source, path=[tmp_path], PYTHONWARNINGS="error::ResourceWarning")
+    assert "torch_foo 1.0 (foo = torch_foo:driver)" in output and why in output
+
+
+@pytest.mark.parametrize("how", ["missing", "not a driver", "not a library"])
+def test_import_torch_survives_a_driver_that_cannot_be_loaded(how: str, tmp_path: Path) -> None:
+    library = tmp_path / "libfoo.so"
+    if how == "not a driver":
+        subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
+    elif how == "not a library":
+        library.write_text("text" * 100)
+    output = execute(
+        """
+import torch
+torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+for use in (lambda: torch.ones(1, device="openreg"), torch.openreg.init):
+    try:
+        use()
+    except RuntimeError as error:
+        print(error)
+    else:
+        raise AssertionError("no error")
+""",
+        OPENREG_DRIVER=str(library),
+    )
+    expected = {
+        "missing": "No such file or directory; check the path",
+        "not a driver": "does not export 'orGetDriver'",
+        "not a library": "it has no ELF header",
+    }[how]
+    assert output.count(str(library)) >= 2 and output.count(expected) >= 2, output
+    report = doctor(1, OPENREG_DRIVER=str(library))
+    findings, _, remedies = report.partition("What to do:")
+    assert str(library) in findings and expected in findings and "reinstall the driver" in remedies
