@@ -2,10 +2,12 @@
 
 #include "error.h"
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace openreg::check {
@@ -67,6 +69,22 @@ void Gate::wait() const {
 void Gate::open() {
   open_.store(true);
   open_.notify_all();
+}
+
+Body slow(std::function<void()> then) {
+  return [then = std::move(then)] {
+    for (const int64_t begin = now_ns(); now_ns() - begin < 100'000'000;) {
+    }
+    then();
+    return std::string();
+  };
+}
+
+bool becomes_set(const std::atomic<bool>& flag) {
+  for (const int64_t begin = now_ns(); !flag && now_ns() - begin < 300'000'000;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return flag;
 }
 
 bool asynchronous(const orDriver& driver) {

@@ -81,6 +81,13 @@ class Gate {
   std::atomic<bool> open_{false};
 };
 
+/// A kernel that takes long before `then`: a call that does not wait for it returns earlier, also on a busy
+/// machine.
+Body slow(std::function<void()> then);
+
+/// Waits for a flag that a violation sets, as long as one may take on a busy machine. Returns the flag.
+bool becomes_set(const std::atomic<bool>& flag);
+
 /// Whether work runs after the launching call has returned. Drivers may run it inside the call.
 bool asynchronous(const orDriver& driver);
 void require_asynchronous(const orDriver& driver);

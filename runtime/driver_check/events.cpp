@@ -29,17 +29,14 @@ void query(const orDriver& driver) {
 }
 
 void synchronize(const orDriver& driver) {
-  for (int round = 0; round < 50; ++round) {
-    const Stream stream(driver);
-    const Event event(driver);
-    std::atomic<int> done{0};
-    for (int i = 0; i < 20; ++i) OK(launch(driver, stream, [&] { return ++done, std::string(); }));
-    OK(driver.event_record(event, stream));
-    OK(driver.event_synchronize(event));
-    REQUIRE(done == 20, "event_synchronize returned when %d of 20 kernels before the record were done",
-            done.load());
-    stream.synchronize();
-  }
+  const Stream stream(driver);
+  const Event event(driver);
+  std::atomic<bool> done{false};
+  OK(launch(driver, stream, slow([&] { done = true; })));
+  OK(driver.event_record(event, stream));
+  OK(driver.event_synchronize(event));
+  REQUIRE(done, "event_synchronize returned before a kernel before the record was done");
+  stream.synchronize();
 }
 
 // Work behind the record does not delay it.
@@ -56,6 +53,19 @@ void position(const orDriver& driver) {
 }
 
 void wait(const orDriver& driver) {
+  if (asynchronous(driver)) {
+    const Stream first(driver), second(driver);
+    const Event event(driver);
+    Gate gate;
+    std::atomic<bool> early{false};
+    OK(launch(driver, first, gate.body()));
+    OK(driver.event_record(event, first));
+    OK(driver.stream_wait_event(second, event));
+    OK(launch(driver, second, [&] { return early = true, std::string(); }));
+    REQUIRE(!becomes_set(early), "a kernel ran before the event for which its stream waits");
+    gate.open();
+    second.synchronize();
+  }
   for (int round = 0; round < 50; ++round) {
     const Stream first(driver), second(driver);
     const Event event(driver);
