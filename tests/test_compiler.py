@@ -67,6 +67,13 @@ def test_argmax_of_permuted_tensor():
     check(lambda x: x.permute(2, 0, 1).argmax(), x)
 
 
+def test_every_byte_is_a_bool():
+    """A byte that is not 0 is True. A copy of bools would normalize them."""
+    mask = torch.tensor([0, 1, 2, 127, 128, 255] * 20, dtype=torch.uint8).to("openreg").view(torch.bool)
+    select = torch.compile(lambda mask: torch.where(mask, 1.0, -1.0))
+    assert select(mask).tolist() == [-1, 1, 1, 1, 1, 1] * 20
+
+
 def test_combo_kernels():
     """Only Triton has them, so kernels of the device are not combined."""
     with torch._inductor.config.patch(combo_kernels=True):

@@ -166,6 +166,13 @@ def test_fills_and_conversions():
         assert torch.equal(source.to("openreg").t().to(to).cpu(), source.t().to(to))
 
 
+def test_every_byte_is_a_bool():
+    x = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).to("openreg").view(torch.bool)
+    assert x.to(torch.int32).tolist() == [0, 1, 1, 1]
+    assert (x == True).tolist() == [False, True, True, True]  # noqa: E712
+    assert torch.where(x, 1.0, 2.0).tolist() == [2.0, 1.0, 1.0, 1.0]
+
+
 def test_training_without_fallbacks():
     """The step of a multilayer perceptron runs on functions of the driver."""
     torch.manual_seed(0)

@@ -435,3 +435,45 @@ def test_in_place_operator_that_broadcasts_itself_agrees_with_the_cpu(each_sched
             theirs.addbmm_(a, b)
             mine.addbmm_(a.to("openreg"), b.to("openreg"))
         assert torch.equal(mine.cpu(), theirs)
+
+
+def bools(device):
+    """As a program may store them: a byte that is not 0 is True. A copy of bools would normalize them."""
+    a, b = (0, 1, 2, 3, 255, 128, 0, 7), (1, 0, 2, 1, 1, 0, 0, 128)
+    return [torch.tensor(x, dtype=torch.uint8).to(device).view(torch.bool) for x in (a, b)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.logical_xor,
+        lambda a, b: torch.logical_xor(a[::2], b[::2]),
+        lambda a, b: torch.diff(a),
+        lambda a, b: a.prod(),
+        lambda a, b: a == b,
+        lambda a, b: a.to(torch.int32) + b,
+        lambda a, b: torch.where(a, b, ~b),
+    ],
+)
+def test_every_byte_is_a_bool(function):
+    assert torch.equal(function(*bools("openreg")).cpu(), function(*bools("cpu")))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(0,), (), (5,)])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_output_of_huber_loss_has_the_reduced_shape(reduction, shape):
+    x, y = torch.randn(5), torch.randn(5)
+    out = torch.empty(shape, device="openreg")
+    torch.ops.aten.huber_loss.out(x.to("openreg"), y.to("openreg"), reduction, out=out)
+    expected = torch.ops.aten.huber_loss(x, y, reduction)
+    assert torch.equal(out.cpu(), expected)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_multi_margin_loss_of_one_sample(shape, reduction):
+    x, target = torch.randn(shape), torch.zeros(shape[:-1], dtype=torch.int64)
+    loss = torch.nn.functional.multi_margin_loss
+    result = loss(x.to("openreg"), target.to("openreg"), reduction=reduction)
+    assert torch.equal(result.cpu(), loss(x, target, reduction=reduction))

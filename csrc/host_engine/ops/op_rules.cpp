@@ -23,6 +23,8 @@ constexpr const char* kReadsAfterWrite = "its kernel reads inputs after it has w
 constexpr const char* kStatus = "its kernel reads its status on the host and throws LinAlgError, as on CUDA";
 constexpr const char* kSetsConj =
     "it may set the conjugate bit of its output, which must be known at the call";
+constexpr const char* kUnreducedOutput =
+    "its kernel writes the losses to the output before it reduces them, so the output grows for a while";
 constexpr const char* kQuantizer =
     "the quantizer of its result may depend on data, and Meta kernels return none";
 constexpr const char* kUntagged = "the shape of its result depends on data, and it has no tag for this";
@@ -82,6 +84,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::native_group_norm*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::mkldnn_rnn_layer*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::multilabel_margin_loss_forward*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
+    {.pattern = "aten::multi_margin_loss*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::geqrf*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::_logcumsumexp*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
     {.pattern = "aten::histogram*", .flag = kShapesFromKernel, .reason = kWrongMeta, .torch = kTorch},
@@ -146,6 +149,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::normal.float_Tensor*", .flag = kChecksStatus, .reason = kReadsStd, .torch = kTorch},
 
     {.pattern = "aten::linalg_lu_solve.out", .flag = kSynchronizes, .reason = kSetsConj, .torch = kTorch},
+    {.pattern = "aten::huber_loss.out", .flag = kSynchronizes, .reason = kUnreducedOutput, .torch = kTorch},
     {.pattern = "aten::quantize_per_*", .flag = kSynchronizes, .reason = kQuantizer, .torch = kTorch},
 
     {.pattern = "aten::_unique.", .flag = kDynamicShape, .reason = kUntagged, .torch = "before 2.13"},

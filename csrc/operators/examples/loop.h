@@ -7,11 +7,14 @@
 //
 // Operands are in the iterator's order, outputs first. On a device other than the CPU an iterator does not
 // convert dtypes: an operand has the dtype of its tensor, and a scalar may be in host memory. map converts on
-// load and store where the types differ. The bytes of a host scalar are copied into the Loop.
+// load and store where the types differ. The bytes of a host scalar are copied into the Loop. A bool in
+// memory may be any byte, as in `torch.uint8` data viewed as `torch.bool`, so elements are read with
+// c10::load.
 #pragma once
 
 #include <ATen/TensorIterator.h>
 #include <c10/core/DynamicCast.h>
+#include <c10/util/Load.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -100,12 +103,12 @@ void Loop::map(Function function) const {
       if (same_types && strides[0] == sizeof(Out) && ((strides[I + 1] == sizeof(In)) && ...)) {
         Out* const out = reinterpret_cast<Out*>(data[0]);
         for (int64_t k = 0; k < length; ++k) {  // vectorized by the compiler
-          out[k] = function(reinterpret_cast<const In*>(data[I + 1])[k]...);
+          out[k] = function(c10::load(reinterpret_cast<const In*>(data[I + 1]) + k)...);
         }
       } else if (same_types) {
         for (int64_t k = 0; k < length; ++k) {
           *reinterpret_cast<Out*>(data[0] + k * strides[0]) =
-              function(*reinterpret_cast<const In*>(data[I + 1] + k * strides[I + 1])...);
+              function(c10::load<In>(data[I + 1] + k * strides[I + 1])...);
         }
       } else {
         for (int64_t k = 0; k < length; ++k) {
@@ -133,7 +136,7 @@ void Loop::reduce(Accumulator initial, Combine combine) const {
       const Pointers start{data[0] + first * strides[0], data[1] + first * strides[1]};
       elements.for_each_run(start, [&](const Pointers& from, const auto& step, int64_t count) {
         const auto add = [&](int64_t j, int64_t k) {
-          totals[k] = combine(totals[k], *reinterpret_cast<const T*>(from[1] + j * step[1] + k * strides[1]));
+          totals[k] = combine(totals[k], c10::load<T>(from[1] + j * step[1] + k * strides[1]));
         };
         if (step[1] < strides[1]) {
           for (int64_t k = 0; k < block; ++k) {

@@ -39,7 +39,7 @@ namespace at::vec {
 inline namespace CPU_CAPABILITY {
 
 inline VecMask<float, 1> mask_of_bools(int64_t bools) {
-  const __m256i lanes = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bools));
+  const __m256i lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bools));
   return VecMask<float, 1>(
       Vectorized<float>(_mm256_castsi256_ps(_mm256_cmpgt_epi32(lanes, _mm256_setzero_si256()))));
 }

@@ -27,6 +27,16 @@ void for_each_element(const orDiscreteLaunch& launch, const orElementwiseArgs& a
   }
 }
 
+/// A bool in memory may be any byte.
+template <typename T>
+T load(const char* at) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return *reinterpret_cast<const unsigned char*>(at) != 0;
+  } else {
+    return *reinterpret_cast<const T*>(at);
+  }
+}
+
 template <typename T>
 T scalar_of(const orElementwiseArgs& args) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -40,9 +50,7 @@ T scalar_of(const orElementwiseArgs& args) {
 template <typename T, auto Op>
 orError_t unary(const orDiscreteLaunch* launch, const void* given) {
   const auto& args = *static_cast<const orElementwiseArgs*>(given);
-  for_each_element<2>(*launch, args, [](char** at) {
-    *reinterpret_cast<T*>(at[0]) = Op(*reinterpret_cast<const T*>(at[1]));
-  });
+  for_each_element<2>(*launch, args, [](char** at) { *reinterpret_cast<T*>(at[0]) = Op(load<T>(at[1])); });
   return orSuccess;
 }
 
@@ -52,8 +60,7 @@ orError_t binary(const orDiscreteLaunch* launch, const void* given) {
   const auto& args = *static_cast<const orElementwiseArgs*>(given);
   const T scalar = scalar_of<T>(args);
   for_each_element<3>(*launch, args, [=](char** at) {
-    *reinterpret_cast<Out*>(at[0]) =
-        Op(*reinterpret_cast<const T*>(at[1]), *reinterpret_cast<const T*>(at[2]), scalar);
+    *reinterpret_cast<Out*>(at[0]) = Op(load<T>(at[1]), load<T>(at[2]), scalar);
   });
   return orSuccess;
 }

@@ -81,8 +81,7 @@ orError_t fill(const orDiscreteLaunch* launch, const void* given) {
 template <typename T>
 orError_t select(const orDiscreteLaunch* launch, const void* given) {
   for_each_element<4>(*launch, *static_cast<const orElementwiseArgs*>(given), [](char** at) {
-    *reinterpret_cast<T*>(at[0]) =
-        *reinterpret_cast<const T*>(*reinterpret_cast<const bool*>(at[1]) ? at[2] : at[3]);
+    *reinterpret_cast<T*>(at[0]) = load<T>(load<bool>(at[1]) ? at[2] : at[3]);
   });
   return orSuccess;
 }
@@ -105,7 +104,7 @@ orError_t reduce(const orDiscreteLaunch* launch, const void* given) {
   args.data[0] = reinterpret_cast<char*>(sums.data()) - launch->memory;
   for_each_element<2>(*launch, args, [](char** at) {
     auto& sum = *reinterpret_cast<Sum*>(at[0]);
-    sum = Op(sum, static_cast<Sum>(*reinterpret_cast<const T*>(at[1])));
+    sum = Op(sum, static_cast<Sum>(load<T>(at[1])));
   });
   std::copy_n(steps, args.dims, outputs.strides[1]);
   outputs.data[1] = args.data[0];
@@ -129,9 +128,8 @@ void add_reductions(Table& table, const std::string& type) {
 
 template <typename From, typename To>
 orError_t convert(const orDiscreteLaunch* launch, const void* given) {
-  for_each_element<2>(*launch, *static_cast<const orElementwiseArgs*>(given), [](char** at) {
-    *reinterpret_cast<To*>(at[0]) = static_cast<To>(*reinterpret_cast<const From*>(at[1]));
-  });
+  for_each_element<2>(*launch, *static_cast<const orElementwiseArgs*>(given),
+                      [](char** at) { *reinterpret_cast<To*>(at[0]) = static_cast<To>(load<From>(at[1])); });
   return orSuccess;
 }
 
