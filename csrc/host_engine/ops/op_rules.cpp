@@ -380,6 +380,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::masked_scatter_", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
 
     {.pattern = "aten::fft_*", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf | dtypes::kComplexHalf},
+    {.pattern = "aten::abs%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kBool},
     {.pattern = "aten::histc%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kIntegers},
     {.pattern = "aten::trace%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = kTraceDtypes},
     {.pattern = "aten::avg_pool3d%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kLowFloats},

@@ -6,8 +6,8 @@
 // torch 2.13.
 //
 // A stub alone is not enough, since the dispatcher does not use it. The operators that call the stub must
-// also be registered for the device, with the function in at::native that calls the stub (abs), or for a
-// structured operator with its class (copysign, prod; see structured.h).
+// also be registered for the device, with the function in at::native that calls the stub (logical_not), or
+// for a structured operator with its class (copysign, prod; see structured.h).
 #include "kernel/kernel.h"
 #include "operators/examples/loop.h"
 #include "operators/examples/structured.h"
@@ -17,43 +17,27 @@
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/ReduceOps.h>
 #include <ATen/native/UnaryOps.h>
-#include <ATen/ops/abs_native.h>
 #include <ATen/ops/copysign_native.h>
+#include <ATen/ops/logical_not_native.h>
 #include <ATen/ops/prod_native.h>
 #include <c10/util/copysign.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <type_traits>
 
 namespace openreg {
 namespace {
 
-template <typename T>
-T absolute(T value) {
-  if constexpr (std::is_unsigned_v<T>) {
-    return value;
-  } else if constexpr (std::is_integral_v<T>) {
-    return value < 0 ? static_cast<T>(T(0) - static_cast<std::make_unsigned_t<T>>(value)) : value;
-  } else if constexpr (c10::is_complex<T>::value) {
-    using Math = at::opmath_type<T>;  // std::abs of complex<Half> would overflow
-    return static_cast<T>(Math(std::abs(static_cast<Math>(value))));
-  } else {
-    return static_cast<T>(std::abs(static_cast<at::opmath_type<T>>(value)));
-  }
-}
-
-void abs_kernel(at::TensorIteratorBase& iter) {
+void logical_not_kernel(at::TensorIteratorBase& iter) {
   if (iter.numel() == 0) {
     return;
   }
-  AT_DISPATCH_V2(iter.common_dtype(), "abs", AT_WRAP([&] {
-                   launch_kernel("abs", iter.device(0).index(), [loop = Loop(iter)] {
-                     loop.map<scalar_t, scalar_t>([](scalar_t value) { return absolute(value); });
+  AT_DISPATCH_V2(iter.dtype(1), "logical_not", AT_WRAP([&] {
+                   launch_kernel("logical_not", iter.device(0).index(), [loop = Loop(iter)] {
+                     loop.map<bool, scalar_t>([](scalar_t value) { return value == scalar_t(0); });
                    });
                  }),
-                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kComplexHalf, at::kHalf,
-                 at::kBFloat16, at::kBool);
+                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kBool, at::kHalf, at::kBFloat16);
 }
 
 void copysign_kernel(at::TensorIteratorBase& iter) {
@@ -122,7 +106,7 @@ at::Tensor& prod_dim_out(const at::Tensor& self, int64_t dim, bool keepdim,
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("abs.out", at::native::abs_out);
+  m.impl("logical_not.out", at::native::logical_not_out);
   m.impl("copysign.Tensor", copysign);
   m.impl("copysign.out", copysign_out);
   m.impl("copysign_.Tensor", copysign_);
@@ -137,7 +121,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, &openreg::abs_kernel)
+REGISTER_PRIVATEUSE1_DISPATCH(logical_not_stub, &openreg::logical_not_kernel)
 REGISTER_PRIVATEUSE1_DISPATCH(copysign_stub, &openreg::copysign_kernel)
 REGISTER_PRIVATEUSE1_DISPATCH(prod_stub, &openreg::prod_kernel)
 
