@@ -7,6 +7,8 @@ TORCH_VERSIONS := 2.13.0 2.14.1 2.15.0
 BUILT_LAST := $(patsubst .venv-%,%,$(filter .venv-%,$(notdir $(realpath .venv))))
 ifeq ($(TORCH),)
 override TORCH := $(shell $(PYTHON) tools/torch_version.py '$(BUILT_LAST)' $(TORCH_VERSIONS))
+else ifneq ($(shell $(PYTHON) tools/torch_version.py --check '$(TORCH)'),)
+$(error $(shell $(PYTHON) tools/torch_version.py --check '$(TORCH)'))
 endif
 VENV := .venv-$(TORCH)
 BIN := $(VENV)/bin

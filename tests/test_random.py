@@ -450,3 +450,11 @@ def test_numbers_do_not_depend_on_the_thread_that_runs_kernels():
     """
     schedules = ["async"] * 4 + ["blocking", "adversarial"]
     assert len({execute(program, OPENREG_SCHEDULE=schedule) for schedule in schedules}) == 1
+
+
+def test_fused_dropout_that_keeps_nothing_or_all():
+    x = torch.randn(10, device="openreg")
+    result, mask = torch._fused_dropout(x, 0.0)
+    assert result.isnan().all() and not mask.any()
+    result, mask = torch._fused_dropout(x, 1.0)
+    assert torch.equal(result, x) and mask.all()

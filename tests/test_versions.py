@@ -1,7 +1,12 @@
 """`make test-versions`: the table of torch versions."""
 
+import subprocess
+from pathlib import Path
+
 import torch_version
 import versions
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_counts_of_all_summaries_are_added():
@@ -25,6 +30,20 @@ def test_table():
 def test_the_newest_torch_of_a_python():
     assert torch_version.exists_for((3, 11), "2.15.0") and not torch_version.exists_for((3, 10), "2.15.0")
     assert torch_version.exists_for((3, 10), "2.14.1") and torch_version.exists_for((3, 13), "2.16.0")
+
+
+def test_versions_that_cannot_be_built_with():
+    assert (
+        torch_version.why_not("2.11.0", (3, 11)) == "" == torch_version.why_not("2.16.0.dev20261101", (3, 11))
+    )
+    assert "not a version" in torch_version.why_not("latest", (3, 11))
+    assert "the oldest supported version is 2.11.0" in torch_version.why_not("2.9.0", (3, 11))
+    assert "does not exist for Python 3.10" in torch_version.why_not("2.15.0", (3, 10))
+
+
+def test_make_rejects_them_before_it_creates_an_environment():
+    done = subprocess.run(["make", "-n", "build", "TORCH=latest"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "TORCH=latest is not a version of torch" in done.stderr
 
 
 def test_the_installed_torch_is_used_if_it_is_supported(monkeypatch):

@@ -27,6 +27,12 @@ if RELEASE >= (2, 13):
         ["nn_functional_linear_cross_entropy_chunked", "nn_functional_linear_cross_entropy_chunked_none"],
         "another decomposition",
     )
+# Of these, those that sum numbers of 16 bits in 16 bits on devices other than the CPU.
+SUMS_IN_HALF_PRECISION = (
+    {"nn_functional_linear_cross_entropy_chunked", "nn_functional_linear_cross_entropy_chunked_none"}
+    if RELEASE >= (2, 15)
+    else set()
+)
 
 # Prefixes of operators that call LAPACK, whose rounding depends on the alignment of its workspace.
 LAPACK = (
@@ -122,6 +128,7 @@ CRASH_THE_CPU = {
     "_native_batch_norm_legit",
     "_segment_reduce_lengths",
     "_segment_reduce_offsets",
+    "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
 }
 
 # Wrong arguments that the device and the CPU do not reject in the same way.

@@ -27,10 +27,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {input.mul(mask).mul_(1 / (1 - p)), mask};
 }
 
-// Here p is the probability of keeping an element, as in CUDA's _fused_dropout.
+// Here p is the probability of keeping an element, as in CUDA's _fused_dropout; for 0 the results are NaN, as there.
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
                                                  std::optional<at::Generator> generator) {
-  TORCH_CHECK(p > 0 && p <= 1, "the probability of keeping an element must be in (0, 1], but got ", p);
+  TORCH_CHECK(p >= 0 && p <= 1, "the probability of keeping an element must be in [0, 1], but got ", p);
   const at::Tensor mask =
       at::empty_like(input, input.options().dtype(at::kByte)).bernoulli_(p, std::move(generator));
   return {input.mul(mask).mul_(1 / p), mask};

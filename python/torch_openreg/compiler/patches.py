@@ -117,11 +117,11 @@ def random_state_of_checkpoints() -> None:
     _originals["rng_prims", "save"] = save.py_kernels[key.BackendSelect]
 
     def is_ours(args: Any, kwargs: Any) -> bool:
-        """As rng_prims.get_device, which knows a fixed list of devices before torch 2.13."""
-        if device := kwargs.get("device"):
-            return torch.device(device).type == DEVICE_NAME
-        first = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
-        return first is not None and first.device.type == DEVICE_NAME
+        found = rng_prims.get_device(args, kwargs)
+        if found is None:  # before torch 2.13, it knows a fixed list of devices
+            devices = [arg.device for arg in args if isinstance(arg, torch.Tensor)]
+            return any(device.type == DEVICE_NAME for device in devices)
+        return bool(found == DEVICE_NAME)
 
     def choose(ours: Callable[..., Any], others: Callable[..., Any], skipped: int) -> Callable[..., Any]:
         """The first ``skipped`` arguments are not those of the operator."""
