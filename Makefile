@@ -41,6 +41,7 @@ help:
 	@echo 'test-upstream-distributed PYTORCH=folder   tests of torch.distributed on the device; takes hours'
 	@echo 'test-browser   install a headless browser and test the generated HTML pages in it'
 	@echo 'bench   benchmarks of the device and the CPU'
+	@echo 'bench-runtime   calls of the runtime, with the simulated device embedded and loaded'
 	@echo 'bench-distributed   collectives of two ranks, beside Gloo on CPU tensors'
 	@echo 'wheel, wheels   dist/torch_openreg-*.whl for torch $(TORCH); wheels with manylinux tags for all versions of torch'
 	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
@@ -165,8 +166,12 @@ bench: build
 bench-distributed: build
 	$(BIN)/python -W ignore benchmarks/distributed.py
 
-bench-runtime: test-runtime
+# Calls of the runtime, with the simulated device embedded and behind a loaded table.
+bench-runtime: build/runtime/build.ninja
+	@sh tools/system.sh $(PYTHON) benchmark
+	PATH="$(abspath $(BIN)):$$PATH" cmake build/runtime && PATH="$(abspath $(BIN)):$$PATH" cmake --build build/runtime
 	build/runtime/runtime/tests/openreg_bench
+	OPENREG_DRIVER=$(abspath build/runtime/runtime/libopenreg_sim.so) build/runtime/runtime/tests/openreg_bench
 
 # Runs tools/soak.py for MINUTES.
 MINUTES ?= 30

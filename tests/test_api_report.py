@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from torch_openreg.api_report import collect, interpreter, run
 from torch_openreg.api_report.compare import compare
@@ -144,6 +145,11 @@ def test_the_installed_torch_is_collected(tmp_path):
     assert "PrivateUse1" in result["dispatch_keys"] and result["operators"]["aten::add.Tensor"]["meta"]
     missing = [name for name, exists in result["used"].items() if not exists and "torch.ops." not in name]
     assert all("Graph" in name or "_augment" in name for name in missing), missing
+
+
+def test_the_version_of_this_interpreter_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert interpreter(torch.__version__.partition("+")[0]) == Path(sys.executable)
 
 
 def test_an_unknown_version_is_an_error(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs missing system packages for the build with apt-get if run as root; otherwise prints their names.
-# usage: system.sh PYTHON [browser]
+# usage: system.sh PYTHON [browser|benchmark]
 set -eu
 python=$1
 extra=${2:-}
@@ -17,6 +17,10 @@ test -f "$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"
 test -f /usr/include/gtest/gtest.h || test -f /usr/local/include/gtest/gtest.h || missing="$missing libgtest-dev"
 if [ "$extra" = browser ]; then
   command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$missing chromium"
+fi
+if [ "$extra" = benchmark ]; then
+  test -f /usr/include/benchmark/benchmark.h || test -f /usr/local/include/benchmark/benchmark.h ||
+    missing="$missing libbenchmark-dev"
 fi
 test -n "$missing" || exit 0
 

@@ -1,7 +1,7 @@
 """``python -m torch_openreg api-report OLD NEW``: what changed between two versions of torch for an out-of-tree device.
 
-A version is the path of a Python interpreter that has it, or a number such as 2.15.0, whose environment ``make build``
-has created in the current folder.
+A version is the path of a Python interpreter that has it, or a number such as 2.15.0: that of this interpreter, or one
+whose environment ``make build`` has created in the current folder.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def interpreter(version: str) -> Path:
     """The interpreter of a version. Raises LookupError with the places where it was searched."""
-    searched = [Path(version), Path(f".venv-{version}/bin/python"), Path(".venv/bin/python")]
-    for path in searched[:2]:
+    by_name = [Path(version), Path(f".venv-{version}/bin/python")]
+    others = [Path(sys.executable), Path(".venv/bin/python")]
+    for path in by_name:
         if path.is_file():
             return path
-    if searched[2].is_file() and installed_version(searched[2]) == version:
-        return searched[2]
-    if searched[0].is_dir():
+    for path in others:
+        if path.is_file() and installed_version(path) == version:
+            return path
+    if by_name[0].is_dir():
         raise LookupError(f"{version} is a folder; give its interpreter, such as {version}/bin/python")
-    places = ", ".join(str(path) for path in searched)
+    places = ", ".join(str(path) for path in by_name + others)
     raise LookupError(f"torch {version} was not found ({places}); run: make build TORCH={version}")
 
 
