@@ -226,7 +226,7 @@ def resident() -> int:
 
 
 def settle() -> None:
-    """Frees what nobody holds any longer, and waits for pending work."""
+    """Frees unreferenced memory, and synchronizes."""
     gc.collect()
     for index in range(MODULE.device_count()):
         MODULE.synchronize(index)
