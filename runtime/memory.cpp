@@ -79,6 +79,10 @@ orError_t orMalloc(void** ptr, size_t size) {
     const size_t rounded = size > most ? most : (size + granularity - 1) / granularity * granularity;
     void* memory = nullptr;
     OR_RETURN_IF_ERROR(from_driver(runtime.driver().memory_alloc(device, rounded, &memory)));
+    if (!memory) {
+      return fail(orErrorDriver, "the driver '%s' returned NULL for %zu bytes of device memory, and no error",
+                  runtime.driver().name, rounded);
+    }
     const Allocation allocation = {reinterpret_cast<uintptr_t>(memory), size, rounded,
                                    AllocationKind::kDevice, device};
     if (!runtime.allocations.insert(allocation)) {
@@ -112,7 +116,14 @@ orError_t orFree(void* ptr) {
     // Erase the entry first: after memory_free the driver may return the same address to another thread.
     std::shared_lock open(runtime.device(allocation.device).state_mutex);
     if (!runtime.allocations.erase(allocation)) return orSuccess;
-    return from_driver(runtime.driver().memory_free(allocation.device, ptr, allocation.rounded));
+    const orError_t error =
+        from_driver(runtime.driver().memory_free(allocation.device, ptr, allocation.rounded));
+    if (error) {  // the memory stays allocated, and the caller may free it again
+      Allocation kept = allocation;
+      kept.freeing = false;
+      static_cast<void>(runtime.allocations.insert(kept));
+    }
+    return error;
   });
 }
 

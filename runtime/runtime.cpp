@@ -4,6 +4,7 @@
 #include "trace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <pthread.h>
@@ -128,6 +129,14 @@ orError_t Runtime::start_driver() {
   for (int index = 0; index < device_count_; ++index) {
     devices_[index].properties.struct_size = sizeof(orDeviceProperties);
     OR_RETURN_IF_ERROR(from_driver(driver_.device_properties(index, &devices_[index].properties)));
+    const size_t granularity = devices_[index].properties.allocation_granularity;
+    if (!std::has_single_bit(granularity)) {
+      return fail(
+          orErrorDriver,
+          "the driver '%s' reports an allocation granularity of %zu bytes for device %d; it must be a "
+          "power of two",
+          loaded->path.empty() ? driver_.name : loaded->path.c_str(), granularity, index);
+    }
   }
   return schedule_from_environment();
 }

@@ -141,3 +141,26 @@ def test_errors_of_a_kernel_are_raised_at_the_call():
     with pytest.raises(RuntimeError, match="size of tensor"):
         there + torch.ones(4, device="openreg")
     assert there.add(1).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("module", [torch.nn.BatchNorm1d, torch.nn.InstanceNorm1d])
+def test_norms_update_their_statistics(module):
+    """The schema of native_batch_norm does not say that it writes them."""
+    torch.manual_seed(0)
+    cpu = module(4, affine=True, track_running_stats=True)
+    there = copy.deepcopy(cpu).to("openreg")
+    x = torch.randn(8, 4, 5)
+    for _ in range(2):
+        cpu(x).sum().backward()
+        there(x.to("openreg")).sum().backward()
+    for name, expected in cpu.state_dict().items():
+        assert torch.equal(there.state_dict()[name].cpu(), expected), name
+    assert torch.equal(there.eval()(x.to("openreg")).cpu(), cpu.eval()(x))
+
+
+def test_statistics_of_a_batch():
+    x, mean, var = torch.randn(8, 4), torch.zeros(4), torch.ones(4)
+    there = [t.to("openreg") for t in (x, mean, var)]
+    torch.batch_norm_update_stats(x, mean, var, 0.1)
+    torch.batch_norm_update_stats(*there, 0.1)
+    assert torch.equal(there[1].cpu(), mean) and torch.equal(there[2].cpu(), var)

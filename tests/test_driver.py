@@ -11,7 +11,7 @@ import pytest
 from gpu import NO_GPU
 from interpreter import doctor as doctor_on_this_machine
 from interpreter import execute as execute_on_this_machine
-from vendor import minimal_driver, vendor_package
+from vendor import ROOT, build_driver, minimal_driver, vendor_package
 
 # Devices that fail to load do not take the accelerator from a GPU, and settings of another name do not come from make.
 doctor = partial(doctor_on_this_machine, **NO_GPU)
@@ -132,3 +132,15 @@ for use in (lambda: torch.ones(1, device="openreg"), torch.openreg.init):
     report = doctor(1, OPENREG_DRIVER=str(library))
     findings, _, remedies = report.partition("What to do:")
     assert str(library) in findings and expected in findings and "reinstall the driver" in remedies
+
+
+def test_peer_access_is_that_of_the_driver(minimal: Path) -> None:
+    program = "import torch; print(torch.openreg.can_device_access_peer(0, 0), torch.openreg.device_count())"
+    assert execute(program, OPENREG_DRIVER=str(minimal)) == "False 1"
+    program = "import torch; print(torch.openreg.can_device_access_peer(0, 1))"
+    assert execute(program) == "True"
+    source = (ROOT / "runtime/tests/drivers/minimal.c").read_text()
+    two = minimal.with_name("two.c")
+    two.write_text(source.replace("*count = 1", "*count = 2"))
+    library = build_driver(two, minimal.with_name("libtwo.so"))
+    assert execute(program, OPENREG_DRIVER=str(library)) == "False"

@@ -12,12 +12,16 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace openreg {
 namespace {
@@ -89,6 +93,37 @@ void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
 }
 
+// Arguments that an operator writes although its schema does not say so. PyTorch's fallback copies back only
+// what the schema says.
+struct UnannotatedWrites {
+  std::string_view name;
+  std::array<size_t, 2> arguments;
+};
+constexpr UnannotatedWrites kRunningStatistics[] = {
+    {"aten::native_batch_norm", {3, 4}},
+    {"aten::batch_norm_update_stats", {1, 2}},
+};
+
+// Replaces such arguments by host tensors. Returns pairs of the device and the host tensor, to copy back.
+c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> move_unannotated_writes(const c10::OperatorHandle& op,
+                                                                               torch::jit::Stack& stack) {
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> moved;
+  const size_t begin = stack.size() - op.schema().arguments().size();
+  for (const UnannotatedWrites& writes : kRunningStatistics) {
+    if (writes.name != op.operator_name().name) {
+      continue;
+    }
+    for (const size_t argument : writes.arguments) {
+      c10::IValue& value = stack[begin + argument];
+      if (value.isTensor() && on_device(value.toTensor())) {
+        moved.emplace_back(value.toTensor(), value.toTensor().cpu());
+        value = moved.back().second;
+      }
+    }
+  }
+  return moved;
+}
+
 // PyTorch's default for an out-of-tree device raises, so the fallback is not called for convolutions.
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
@@ -121,7 +156,11 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorCall call(op, count(op), stack);
   note_wait();
   replace_generator(op, *stack);
+  const auto moved = move_unannotated_writes(op, *stack);
   at::native::cpu_fallback(op, stack);
+  for (const auto& [device, host] : moved) {
+    device.copy_(host);
+  }
 }
 
 namespace {

@@ -21,6 +21,7 @@ NAME_VARIABLE = "OPENREG_DEVICE_NAME"  # has precedence over their names
 EMBEDDED = "sim"
 DEFAULT_NAME = __package__.removeprefix("torch_")
 HOST_EXECUTABLE = 1 << 0  # OR_CAP_HOST_EXECUTABLE of types.h
+PEER_COPY = 1 << 1  # OR_CAP_PEER_COPY
 
 
 class Registered(NamedTuple):

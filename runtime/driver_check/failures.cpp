@@ -107,6 +107,19 @@ void event(const orDriver& driver) {
   EXPECT(orSuccess, driver.stream_synchronize(stream));
 }
 
+// The stream may be destroyed before the event.
+void event_of_destroyed_stream(const orDriver& driver) {
+  const Event record(driver);
+  {
+    const Stream stream(driver);
+    OK(launch(driver, stream, failing("bad")));
+    OK(driver.event_record(record, stream));
+  }
+  expect_failure(driver.event_synchronize(record), "event_synchronize", "bad");
+  EXPECT(orSuccess, driver.event_synchronize(record));
+  static_cast<void>(driver.device_synchronize(0));
+}
+
 void waiting_stream(const orDriver& driver) {
   Gate gate;
   const Stream first(driver), second(driver);
@@ -131,6 +144,8 @@ constexpr Check kChecks[] = {
     {"failure-device", "device_synchronize reports a failure and clears it", &device},
     {"failure-drain", "device_drain waits, and does not report or clear failures", &drain},
     {"failure-event", "event_synchronize reports a failure before the record", &event},
+    {"failure-destroyed-stream", "the failure of a destroyed stream is reported by an event behind it",
+     &event_of_destroyed_stream},
     {"failure-waiting-stream", "a stream that waits for an event behind a failure fails too",
      &waiting_stream},
 };

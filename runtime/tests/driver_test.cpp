@@ -228,4 +228,30 @@ TEST(DriverDeathTest, InvalidTables) {
   expect_broken("no name", orErrorDriver, {"set orDriver.name"});
   expect_broken("init", orErrorSystem, {"failed in init: the firmware has version 3; this driver needs 4"});
   expect_broken("too many devices", orErrorDriver, {"reports 1000 devices"});
+  expect_broken("granularity 0", orErrorDriver, {"allocation granularity of 0 bytes for device 0"});
+}
+
+TEST(DriverDeathTest, SuccessWithoutMemoryIsAnError) {
+  setenv("BROKEN_DRIVER", "no memory", 1);
+  with_driver(test_driver("broken"), [] {
+    void* memory = nullptr;
+    EXPECT_FAILS(orErrorDriver, orMalloc(&memory, 100), "returned NULL");
+  });
+  unsetenv("BROKEN_DRIVER");
+}
+
+TEST(DriverDeathTest, MemoryThatCannotBeFreedStaysUsable) {
+  setenv("BROKEN_DRIVER", "first free fails", 1);
+  with_driver(test_driver("broken"), [] {
+    int* memory = static_cast<int*>(allocate(sizeof(int)));
+    EXPECT_EQ(orFree(memory), orErrorSystem);
+    int value = 41;
+    EXPECT_OK(orMemcpy(memory, &value, sizeof(value), orMemcpyHostToDevice));
+    value = 0;
+    EXPECT_OK(orMemcpy(&value, memory, sizeof(value), orMemcpyDeviceToHost));
+    EXPECT_EQ(value, 41);
+    EXPECT_OK(orFree(memory));
+    EXPECT_EQ(orFree(memory), orErrorInvalidPointer);
+  });
+  unsetenv("BROKEN_DRIVER");
 }

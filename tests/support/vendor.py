@@ -10,9 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def minimal_driver(folder: Path) -> Path:
-    """A driver in one C file, built from the installed headers alone."""
-    library = folder / "libminimal.so"
-    source = ROOT / "runtime/tests/drivers/minimal.c"
+    """A driver in one C file."""
+    return build_driver(ROOT / "runtime/tests/drivers/minimal.c", folder / "libminimal.so")
+
+
+def build_driver(source: Path, library: Path) -> Path:
+    """Builds a driver from the installed headers alone."""
     include = installed() / "torch_openreg/include"
     flags = ["-shared", "-fPIC", "-O2", "-std=c17", "-I", include]
     subprocess.run(["cc", *flags, source, "-o", library], check=True)

@@ -22,7 +22,7 @@ from torch_openreg._torch_versions import RELEASE
 Patch = Callable[[], None]
 AT_IMPORT: dict[str, Patch] = {}
 AT_REGISTRATION: dict[str, Patch] = {}
-SINCE: dict[str, tuple[int, int]] = {}  # the first version of torch that needs a patch; default: the oldest supported
+SINCE: dict[str, tuple[int, int]] = {}  # the first torch that needs a patch; default: the oldest supported
 _originals: dict[tuple[str, str], Any] = {}
 
 

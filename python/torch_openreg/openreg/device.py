@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from torch_openreg import _C
+from torch_openreg import _C, _driver
 from torch_openreg._name import DEVICE_NAME
 
 from ._lazy import _lazy_init
@@ -111,11 +111,12 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 @constant_when_compiled
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether the device can access memory of the peer. True for every other device."""
+    """Whether the device can copy from and to memory of the peer, as its driver declares."""
     index, peer = index_of(device), index_of(peer_device)
     for one in (index, peer):
         _C.device_properties(one)  # raises for an invalid index
-    return index != peer
+    *_, capabilities = _C.driver_info()
+    return index != peer and bool(capabilities & _driver.PEER_COPY)
 
 
 class device:

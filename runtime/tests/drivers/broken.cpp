@@ -78,6 +78,24 @@ const Change kChanges[] = {
          return orErrorSystem;
        };
      }},
+    {"granularity 0",
+     [] {
+       table.device_properties = [](int device, orDeviceProperties* properties) {
+         const orError_t error = good.device_properties(device, properties);
+         return properties->allocation_granularity = 0, error;
+       };
+     }},
+    // ---- Found by the runtime in use.
+    {"no memory",
+     [] { table.memory_alloc = [](int, size_t, void** ptr) { return *ptr = nullptr, orSuccess; }; }},
+    {"first free fails",
+     [] {
+       table.memory_free = [](int device, void* ptr, size_t size) {
+         static bool failed = false;
+         if (!failed) return failed = true, orErrorSystem;
+         return good.memory_free(device, ptr, size);
+       };
+     }},
     {"too many devices", [] { table.device_count = [](int* count) { return *count = 1000, orSuccess; }; }},
 
     // ---- Devices

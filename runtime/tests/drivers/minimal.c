@@ -20,12 +20,19 @@ struct orDriverStream {
   pthread_mutex_t
       mutex;         /* held while work runs; recursive, since a kernel may run another one on its stream */
   char failure[512]; /* empty: no failure */
+  int references;    /* of the handle, and of events behind its failure */
 };
 
 struct orDriverEvent {
   struct orDriverStream* stream; /* of the record behind a failure */
   int64_t time_ns;               /* 0: not recorded */
 };
+
+static void release(struct orDriverStream* stream) {
+  if (!stream || __atomic_sub_fetch(&stream->references, 1, __ATOMIC_ACQ_REL) != 0) return;
+  pthread_mutex_destroy(&stream->mutex);
+  free(stream);
+}
 
 static const orHost* host;
 static struct orDriverStream* device_streams[1024];
@@ -102,6 +109,7 @@ static orError_t stream_create(int device, int priority, uint64_t id, orDriverSt
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
   pthread_mutex_init(&(*stream)->mutex, &recursive);
   pthread_mutexattr_destroy(&recursive);
+  (*stream)->references = 1;
   for (size_t i = 0; i < sizeof(device_streams) / sizeof(*device_streams); ++i) {
     struct orDriverStream* none = NULL;
     if (__atomic_compare_exchange_n(&device_streams[i], &none, *stream, 0, __ATOMIC_ACQ_REL,
@@ -119,7 +127,7 @@ static orError_t stream_destroy(orDriverStream* stream) {
     if (__atomic_compare_exchange_n(&device_streams[i], &found, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       break;
   }
-  free(stream);
+  release(stream);
   return orSuccess;
 }
 
@@ -211,12 +219,16 @@ static orError_t event_create(int device, unsigned flags, orDriverEvent** event)
 }
 
 static orError_t event_destroy(orDriverEvent* event) {
+  release(event->stream);
   free(event);
   return orSuccess;
 }
 
 static orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
+  struct orDriverStream* before = event->stream;
   event->stream = stream->failure[0] ? stream : NULL;
+  if (event->stream) __atomic_add_fetch(&stream->references, 1, __ATOMIC_RELAXED);
+  release(before);
   event->time_ns = now();
   return orSuccess;
 }
