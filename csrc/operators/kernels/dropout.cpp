@@ -27,7 +27,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {input.mul(mask).mul_(1 / (1 - p)), mask};
 }
 
-// Here p is the probability of keeping an element, as in CUDA's _fused_dropout; for 0 the results are NaN, as there.
+// Here p is the probability of keeping an element, as in CUDA's _fused_dropout; for 0 the results are NaN, as
+// there.
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
                                                  std::optional<at::Generator> generator) {
   TORCH_CHECK(p >= 0 && p <= 1, "the probability of keeping an element must be in [0, 1], but got ", p);
