@@ -171,13 +171,13 @@ class OpenRegOpOverrides(DeviceOpOverrides):
     def import_get_raw_stream_as(self, name: str) -> str:
         return f"from {__package__}.device_interface import OpenRegInterface\n{name} = OpenRegInterface.get_raw_stream"
 
-    def set_device(self, device_idx: int) -> str:
+    def set_device(self, device_idx: int | str) -> str:
         return f"torch.{DEVICE_NAME}.set_device({device_idx})"
 
     def synchronize(self) -> str:
         return f"torch.{DEVICE_NAME}.synchronize()"
 
-    def device_guard(self, device_idx: int) -> str:
+    def device_guard(self, device_idx: int | str) -> str:
         return f"torch.{DEVICE_NAME}.device({device_idx})"
 
     def current_stream(self) -> str:
