@@ -115,6 +115,7 @@ orError_t Runtime::start_driver() {
   const LoadedDriver* loaded = load_driver(error);
   if (!loaded) return error;
   driver_ = loaded->table;
+  const char* label = loaded->path.empty() ? driver_.name : loaded->path.c_str();
   if ((error = from_driver(driver_.init(&kHost)))) {
     if (loaded->path.empty()) return error;
     const std::string why = orGetLastErrorMessage();
@@ -122,8 +123,8 @@ orError_t Runtime::start_driver() {
   }
   OR_RETURN_IF_ERROR(from_driver(driver_.device_count(&device_count_)));
   if (device_count_ < 0 || device_count_ > kMaxDevices) {
-    return fail(orErrorDriver, "the driver '%s' reports %d devices; the supported range is 0 to %d",
-                loaded->path.empty() ? driver_.name : loaded->path.c_str(), device_count_, kMaxDevices);
+    return fail(orErrorDriver, "the driver '%s' reports %d devices; the supported range is 0 to %d", label,
+                device_count_, kMaxDevices);
   }
   devices_ = new Device[static_cast<size_t>(device_count_)];
   for (int index = 0; index < device_count_; ++index) {
@@ -135,7 +136,7 @@ orError_t Runtime::start_driver() {
           orErrorDriver,
           "the driver '%s' reports an allocation granularity of %zu bytes for device %d; it must be a "
           "power of two",
-          loaded->path.empty() ? driver_.name : loaded->path.c_str(), granularity, index);
+          label, granularity, index);
     }
   }
   return schedule_from_environment();
