@@ -172,12 +172,13 @@ def query_made_event(kept: dict) -> bool:
 
 
 def double_what_comes(there: Any, back: Any) -> None:
-    """Sends back each tensor multiplied by two, and overwrites the received tensor."""
+    """Overwrites each received tensor, then sends back its value multiplied by two."""
     for tensor in iter(there.get, None):
-        back.put(tensor * 2)
+        doubled = tensor * 2
         tensor.fill_(-1)
-        torch.openreg.synchronize()
-        del tensor
+        torch.openreg.synchronize()  # the parent reads the tensor when it has the answer
+        back.put(doubled)
+        del tensor, doubled
     back.close()
     back.join_thread()
 
