@@ -56,4 +56,19 @@ typedef struct orMatmulArgs {
   double beta;
 } orMatmulArgs;
 
+typedef struct orIndexArgs {
+  uint32_t struct_size;
+  uint32_t dims;
+  int64_t sizes[OR_KERNEL_DIMS];           /* of index and dense */
+  int64_t index_strides[OR_KERNEL_DIMS];   /* in bytes, as all strides here; the index is int64 */
+  int64_t dense_strides[OR_KERNEL_DIMS];   /* of the operand with one element for each index */
+  int64_t indexed_strides[OR_KERNEL_DIMS]; /* of the operand that the index addresses; 0 in the indexed
+                                              dimension */
+  const int64_t* index;
+  void* dense;
+  void* indexed;
+  int64_t indexed_size;   /* an index that is negative or not smaller fails the function */
+  int64_t indexed_stride; /* of the indexed dimension */
+} orIndexArgs;
+
 #endif /* OPENREG_KERNEL_LIBRARY_H_ */

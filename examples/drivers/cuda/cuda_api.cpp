@@ -1,0 +1,127 @@
+// Finds and loads libcuda, libnvrtc and libcublas.
+//
+// Another chip: dlopen as here, so that the package can be installed on machines without the chip; or link
+// its library, which makes "cannot load the driver" the message on those machines.
+#include "cuda_api.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <link.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nv {
+namespace {
+
+constexpr const char* kVariable = "TORCH_NV_LIBRARY_PATH";
+
+// Folders of CUDA libraries that the process has loaded, and of the packages beside them: pip installs each
+// library into a folder of its own.
+int add_loaded_folders(dl_phdr_info* info, size_t, void* given) {
+  const std::string_view path = info->dlpi_name ? info->dlpi_name : "";
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return 0;
+  const std::string_view file = path.substr(slash + 1);
+  for (const std::string_view known : {"libcudart.so", "libcublas.so", "libnvrtc.so", "libtorch_cuda.so"}) {
+    if (!file.starts_with(known)) continue;
+    const std::string folder(path.substr(0, slash));
+    auto& folders = *static_cast<std::vector<std::string>*>(given);
+    folders.push_back(folder);
+    for (const char* package : {"cuda_nvrtc", "cublas"})
+      folders.push_back(folder + "/../../" + package + "/lib");
+    for (const char* package : {"cu13", "cuda_nvrtc", "cublas"}) {
+      folders.push_back(folder + "/../../nvidia/" + package + "/lib");
+    }
+  }
+  return 0;
+}
+
+std::vector<std::string> folders() {
+  std::vector<std::string> all;
+  const char* variable = std::getenv(kVariable);
+  for (std::string_view rest = variable ? variable : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    if (end > 0) all.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  dl_iterate_phdr(&add_loaded_folders, &all);
+  all.emplace_back("/usr/local/cuda/lib64");
+  return all;
+}
+
+// By soname first: that also finds a library that the process has loaded.
+void* open_library(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  for (const std::string& folder : folders()) {
+    for (const std::string& name : names) {
+      if (void* library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+  }
+  return nullptr;
+}
+
+struct Symbol {
+  const char* name;
+  void* function;  // where its address is stored
+};
+
+/// Fills the symbols; returns the empty string or what is missing.
+std::string load(const std::vector<std::string>& names, const std::vector<Symbol>& symbols,
+                 const char* hint) {
+  std::string tried;
+  for (const std::string& name : names) tried += (tried.empty() ? "" : " or ") + name;
+  void* library = open_library(names);
+  if (!library) return "cannot load " + tried + ": " + hint;
+  for (const Symbol& symbol : symbols) {
+    void* address = dlsym(library, symbol.name);
+    if (!address) return tried + " has no function '" + symbol.name + "': update the NVIDIA software";
+    *static_cast<void**>(symbol.function) = address;
+  }
+  return {};
+}
+
+std::vector<std::string> versions(const char* stem) {
+  return {std::string(stem) + ".so.13", std::string(stem) + ".so.12"};
+}
+
+const std::string kToolkitHint =
+    std::string("install CUDA's libraries (pip install torch with CUDA has them), or set ") + kVariable +
+    " to their folders, separated by ':'";
+
+}  // namespace
+
+Cuda cuda;
+
+#define NV_SYMBOL(member, symbol, parameters) {symbol, &into.member},
+
+bool load_cuda(const char** why) {
+  static const std::string problem = [] {
+    Cuda& into = cuda;
+    return load({"libcuda.so.1"}, {NV_CUDA_FUNCTIONS(NV_SYMBOL)},
+                "this machine has no NVIDIA driver, or the container does not have its libraries");
+  }();
+  *why = problem.c_str();
+  return problem.empty();
+}
+
+const Nvrtc* load_nvrtc(const char** why) {
+  static Nvrtc into;
+  static const std::string problem =
+      load(versions("libnvrtc"), {NV_NVRTC_FUNCTIONS(NV_SYMBOL)}, kToolkitHint.c_str());
+  *why = problem.c_str();
+  return problem.empty() ? &into : nullptr;
+}
+
+const Cublas* load_cublas(const char** why) {
+  static Cublas into;
+  static const std::string problem =
+      load(versions("libcublas"), {NV_CUBLAS_FUNCTIONS(NV_SYMBOL)}, kToolkitHint.c_str());
+  *why = problem.c_str();
+  return problem.empty() ? &into : nullptr;
+}
+
+}  // namespace nv
