@@ -6,9 +6,11 @@
  * The name of a function is "<group>.<operation>.<dtype>". The dtype is that of all inputs, and of the output
  * unless noted otherwise: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
  *
- * - unary.<op>: abs ceil cos exp floor log neg reciprocal relu rsqrt sigmoid sin sqrt tanh
- * - binary.<op>: add and sub (a + scalar * b, a - scalar * b), mul div maximum minimum pow; relu_backward,
- *   sigmoid_backward, tanh_backward: a is the gradient, b the input of relu, or the output of the others
+ * - unary.<op>: abs ceil cos erf exp floor log neg reciprocal relu rsqrt sigmoid sin sqrt tanh
+ * - binary.<op>: add and sub (a + scalar * b, a - scalar * b), lerp (a + scalar * (b - a)), mul div maximum
+ *   minimum pow; relu_backward, sigmoid_backward, tanh_backward: a is the gradient, b the input of relu, or
+ *   the output of the others
+ * - ternary.<op>: addcmul (a + scalar * b * c), addcdiv (a + scalar * b / c)
  * - compare.<op>: eq ne lt le gt ge; the output is bool
  * - fill.value: no input; the output is the scalar
  * - where.select: the first input is bool
@@ -16,6 +18,7 @@
  * - copy.<from>.<to>: converts, as a C cast does; a number is true if it is not 0
  * - copy.bytes.<size>: copies elements of 1, 2, 4, 8 or 16 bytes
  * - matmul.gemm: c = alpha * (a @ b) + beta * c
+ * - index.gather: dense = indexed[index]; index.scatter_add: indexed[index] += dense
  *
  * The grid and the block are 1: a function splits the work itself.
  */
@@ -27,9 +30,9 @@
 #define OR_KERNEL_DIMS 16
 #define OR_KERNEL_OPERANDS 4
 
-/* Of all groups except matmul. All operands have the same sizes; a broadcast operand has strides of 0, as has
- * the output of a reduction in reduced dimensions. Operand 0 is the output. It does not overlap itself,
- * except in a reduction. */
+/* Of all groups except matmul and index. All operands have the same sizes; a broadcast operand has strides of
+ * 0, as has the output of a reduction in reduced dimensions. Operand 0 is the output. It does not overlap
+ * itself, except in a reduction. */
 typedef struct orElementwiseArgs {
   uint32_t struct_size;
   uint32_t dims;                 /* 0: one element */
@@ -56,6 +59,8 @@ typedef struct orMatmulArgs {
   double beta;
 } orMatmulArgs;
 
+/* An element of `dense` for each index: that of `indexed` at the index in the indexed dimension, and at the
+ * position of the index in all others. No size is 0. Indices of scatter_add may repeat. */
 typedef struct orIndexArgs {
   uint32_t struct_size;
   uint32_t dims;

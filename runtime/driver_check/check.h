@@ -54,6 +54,7 @@ std::span<const Check> kernel_checks();
 std::span<const Check> failure_checks();
 std::span<const Check> event_checks();
 std::span<const Check> function_checks();
+std::span<const Check> library_checks();
 std::span<const Check> graph_checks();
 std::span<const Check> ipc_checks();
 std::span<const Check> process_checks();

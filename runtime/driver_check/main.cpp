@@ -33,9 +33,9 @@ constexpr const char* kUsage =
 
 std::vector<Check> all_checks() {
   std::vector<Check> all;
-  for (const auto& group :
-       {device_checks(), memory_checks(), copy_checks(), stream_checks(), kernel_checks(), failure_checks(),
-        event_checks(), function_checks(), graph_checks(), ipc_checks(), process_checks()}) {
+  for (const auto& group : {device_checks(), memory_checks(), copy_checks(), stream_checks(), kernel_checks(),
+                            failure_checks(), event_checks(), function_checks(), library_checks(),
+                            graph_checks(), ipc_checks(), process_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "function.h"
+#include "low_float.h"
 #include "openreg/kernel_library.h"
 
 #include <type_traits>
@@ -29,18 +30,24 @@ void for_each_element(const orDiscreteLaunch& launch, const orElementwiseArgs& a
 
 /// A bool in memory may be any byte.
 template <typename T>
-T load(const char* at) {
+Compute<T> load(const char* at) {
   if constexpr (std::is_same_v<T, bool>) {
     return *reinterpret_cast<const unsigned char*>(at) != 0;
   } else {
-    return *reinterpret_cast<const T*>(at);
+    return static_cast<Compute<T>>(*reinterpret_cast<const T*>(at));
   }
 }
 
+/// Converts between any two dtypes.
+template <typename T, typename From>
+void store(char* at, From value) {
+  *reinterpret_cast<T*>(at) = static_cast<T>(static_cast<Compute<T>>(value));
+}
+
 template <typename T>
-T scalar_of(const orElementwiseArgs& args) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(args.scalar);
+Compute<T> scalar_of(const orElementwiseArgs& args) {
+  if constexpr (std::is_floating_point_v<Compute<T>>) {
+    return static_cast<Compute<T>>(args.scalar);
   } else {
     return static_cast<T>(args.int_scalar);
   }
@@ -50,7 +57,7 @@ T scalar_of(const orElementwiseArgs& args) {
 template <typename T, auto Op>
 orError_t unary(const orDiscreteLaunch* launch, const void* given) {
   const auto& args = *static_cast<const orElementwiseArgs*>(given);
-  for_each_element<2>(*launch, args, [](char** at) { *reinterpret_cast<T*>(at[0]) = Op(load<T>(at[1])); });
+  for_each_element<2>(*launch, args, [](char** at) { store<T>(at[0], Op(load<T>(at[1]))); });
   return orSuccess;
 }
 
@@ -58,9 +65,19 @@ orError_t unary(const orDiscreteLaunch* launch, const void* given) {
 template <typename Out, typename T, auto Op>
 orError_t binary(const orDiscreteLaunch* launch, const void* given) {
   const auto& args = *static_cast<const orElementwiseArgs*>(given);
-  const T scalar = scalar_of<T>(args);
-  for_each_element<3>(*launch, args, [=](char** at) {
-    *reinterpret_cast<Out*>(at[0]) = Op(load<T>(at[1]), load<T>(at[2]), scalar);
+  const Compute<T> scalar = scalar_of<T>(args);
+  for_each_element<3>(*launch, args,
+                      [=](char** at) { store<Out>(at[0], Op(load<T>(at[1]), load<T>(at[2]), scalar)); });
+  return orSuccess;
+}
+
+/// out = Op(a, b, c, scalar)
+template <typename T, auto Op>
+orError_t ternary(const orDiscreteLaunch* launch, const void* given) {
+  const auto& args = *static_cast<const orElementwiseArgs*>(given);
+  const Compute<T> scalar = scalar_of<T>(args);
+  for_each_element<4>(*launch, args, [=](char** at) {
+    store<T>(at[0], Op(load<T>(at[1]), load<T>(at[2]), load<T>(at[3]), scalar));
   });
   return orSuccess;
 }
