@@ -14,27 +14,51 @@ DEVICE = "openreg"
 
 # What tests of graphs raise if torch has no graphs.
 NO_GRAPHS = ("graphs need torch 2.13", "no attribute 'Graph'", "no attribute 'is_capturing'")
+# What tests with two devices raise if there is one, and those of the schedules if the driver has one.
+ONE_DEVICE = (
+    "device index 1 is out of range: there are 1 devices",
+    "index 1 is out of range; there are 1 devices",
+)
+ONE_SCHEDULE = "supports only the schedule async"
+
+
+def missing_feature(error: BaseException) -> str | None:
+    """The feature that torch or the driver does not have, if the test failed for want of it."""
+    text = str(error)
+    if not HAS_GRAPHS and any(part in text for part in NO_GRAPHS):
+        return f"torch {torch.__version__} has no graphs"
+    if any(part in text for part in ONE_DEVICE):
+        return "there is one device"
+    return "the driver has one schedule" if ONE_SCHEDULE in text else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    return (yield from skip_without_feature())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """Skips tests of graphs before torch 2.13."""
+    return (yield from skip_without_feature())
+
+
+def skip_without_feature() -> Iterator[None]:
+    """Skips tests of graphs before torch 2.13, and those for which the driver has too few devices or schedules."""
     try:
         return (yield)
     except BaseException as error:
-        if not HAS_GRAPHS and any(text in str(error) for text in NO_GRAPHS):
-            pytest.skip(f"torch {torch.__version__} has no graphs")
+        if reason := missing_feature(error):
+            pytest.skip(reason)
         raise
 
 
 @pytest.fixture(autouse=True)
 def first_device():
-    """After every test: synchronizes both devices, and makes device 0 and the default streams current."""
+    """After every test: synchronizes all devices, and makes device 0 and the default streams current."""
     yield
-    torch.openreg.synchronize(0)
-    torch.openreg.synchronize(1)
-    torch.openreg.set_stream(torch.openreg.default_stream(1))
-    torch.openreg.set_stream(torch.openreg.default_stream(0))
+    for index in reversed(range(torch.openreg.device_count())):
+        torch.openreg.synchronize(index)
+        torch.openreg.set_stream(torch.openreg.default_stream(index))
     assert torch.openreg.current_device() == 0
 
 

@@ -211,7 +211,7 @@ def test_forward_mode():
 def test_functional_transforms():
     x = torch.arange(6.0, device="openreg").reshape(3, 2)
     assert torch.func.vmap(torch.dot)(x, x).tolist() == [1, 13, 41]
-    assert torch.func.grad(lambda t: t.sin().sum())(x).cpu().equal(x.cpu().cos())
+    torch.testing.assert_close(torch.func.grad(lambda t: t.sin().sum())(x).cpu(), x.cpu().cos())
     value, tangent = torch.func.jvp(lambda t: t * t, (x,), (torch.ones_like(x),))
     assert tangent.cpu().equal(2 * x.cpu()) and value.is_openreg
     _, pull = torch.func.vjp(lambda t: t * t, x)
@@ -474,6 +474,7 @@ def test_custom_functions():
         assert fwd.unpack_dual(dual).tangent.tolist() == [[5, 5, 5]] * 2
 
 
+@pytest.mark.host_engine
 def test_backward_of_cpp_functions_runs_on_the_stream_of_forward():
     x = torch.tensor([-1.0, 2.0], device="openreg", requires_grad=True)
     side = openreg.Stream()

@@ -216,6 +216,7 @@ def test_philox_state_in_a_graph(each_schedule):
     assert drawn.tolist() == [3, 40] and generator.get_offset() == 52
 
 
+@pytest.mark.host_engine
 @pytest.mark.parametrize("name", [*random_operators.operators()])
 def test_every_random_operator_takes_a_generator(name):
     generator = torch.Generator(device="openreg").manual_seed(3)
@@ -243,6 +244,7 @@ def test_every_random_operator_is_found():
     assert len(found) > 70 and {"aten::normal_", "aten::randperm.generator", "aten::poisson"} <= found
 
 
+@pytest.mark.host_engine  # it installs the check of CPU operators
 def test_device_generator_raises_for_cpu_tensors():
     generator = torch.Generator(device="openreg")
     message = "Expected a 'cpu' device type for generator but found 'openreg'"
