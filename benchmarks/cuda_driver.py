@@ -1,10 +1,13 @@
-"""Compares the driver of examples/drivers/cuda with torch.cuda, on one GPU and in one process.
+"""Compares the driver of examples/drivers/cuda with torch.cuda, on one GPU in one run.
 
 python benchmarks/cuda_driver.py, with OPENREG_DRIVER or the package torch_nv. Rounds alternate between both, and the best
 round of each counts. Exit status 1 with --check if a row exceeds its limit.
 """
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,24 +51,19 @@ class Row:
 SIZE = 64 << 20  # elements of a copy, 256 megabytes
 
 
-def pinned_for(device: str) -> torch.Tensor:
-    """A factory function with pin_memory=True uses CUDA's pinned memory, Tensor.pin_memory() that of our device."""
-    return torch.empty(SIZE, pin_memory=True).fill_(1) if device == "cuda" else torch.ones(SIZE).pin_memory()
-
-
 def to_device(device: str) -> Body:
-    source, target = pinned_for(device), torch.empty(SIZE, device=device)
+    source, target = torch.ones(SIZE).pin_memory(), torch.empty(SIZE, device=device)
     return lambda: target.copy_(source, non_blocking=True)
 
 
 def from_device(device: str) -> Body:
-    source, target = torch.ones(SIZE, device=device), pinned_for(device)
+    source, target = torch.ones(SIZE, device=device), torch.ones(SIZE).pin_memory()
     return lambda: target.copy_(source, non_blocking=True)
 
 
 def launch(device: str) -> Body:
-    a, b, out = (torch.ones(1024, device=device) for _ in range(3))
-    return lambda: torch.add(a, b, out=out)
+    a, b = (torch.ones(1024, device=device) for _ in range(2))
+    return lambda: a + b
 
 
 def matmul(device: str) -> Body:
@@ -97,18 +95,46 @@ ROWS = (
 )
 
 
-def measure(row: Row, rounds: int) -> tuple[float, float]:
-    """Best seconds of torch.cuda and of our device."""
-    devices = ("cuda", ours())
-    bodies = [row.make(device) for device in devices]
-    best = [float("inf"), float("inf")]
-    for body, device in zip(bodies, devices, strict=True):
-        for _ in range(3):
-            row.time_once(body, device)
-    for _ in range(rounds):
-        for side, (body, device) in enumerate(zip(bodies, devices, strict=True)):
-            best[side] = min(best[side], row.time_once(body, device))
-    return best[0], best[1]
+class Side:
+    """One device in its own process: PyTorch's autograd supports one accelerator in a process."""
+
+    def __init__(self, device: str, driver_loaded: bool) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", device],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if driver_loaded else "0"},
+        )
+
+    def seconds(self, row: int) -> float:
+        assert self.process.stdin and self.process.stdout
+        print(row, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"the measuring process ended with status {self.process.wait()}")
+        return float(answer)
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve(device: str) -> None:
+    """Reads numbers of rows, and writes the seconds of a call."""
+    known: tuple[int, Body] | None = None
+    for line in sys.stdin:
+        index = int(line)
+        if known is None or known[0] != index:
+            known = (index, ROWS[index].make(device))
+        print(ROWS[index].time_once(known[1], device), flush=True)
+
+
+def measure(row: int, sides: tuple[Side, Side], rounds: int) -> tuple[float, float]:
+    """Best seconds of both sides, in alternating rounds after three for warming up."""
+    times = [(sides[0].seconds(row), sides[1].seconds(row)) for _ in range(3 + rounds)][3:]
+    return min(first for first, _ in times), min(second for _, second in times)
 
 
 def describe(row: Row, seconds: float) -> str:
@@ -120,21 +146,28 @@ def describe(row: Row, seconds: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--serve", metavar="DEVICE", help=argparse.SUPPRESS)
     parser.add_argument("--check", action="store_true", help="exit with status 1 if a row exceeds its limit")
     options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return
     if not torch.cuda.is_available():
         raise SystemExit("this benchmark needs an NVIDIA GPU and a torch with CUDA")
     table = Table(title=f"{ours()} beside torch.cuda, {torch.cuda.get_device_name()}")
     for column in ("", "torch.cuda", ours(), "time ratio", "limit"):
         table.add_column(column, justify="left" if not column else "right")
     exceeded = False
-    for row in ROWS:
-        theirs, mine = measure(row, options.rounds)
+    sides = Side("cuda", driver_loaded=False), Side(ours(), driver_loaded=True)
+    for index, row in enumerate(ROWS):
+        theirs, mine = measure(index, sides, options.rounds)
         ratio = mine / theirs
         exceeded = exceeded or ratio > row.limit
         style = "red" if ratio > row.limit else None
         cells = (row.name, describe(row, theirs), describe(row, mine), f"{ratio:.2f}", f"{row.limit:.2f}")
         table.add_row(*cells, style=style)
+    for side in sides:
+        side.close()
     Console(width=110).print(table)
     if options.check and exceeded:
         raise SystemExit(1)
