@@ -24,6 +24,7 @@ inline constexpr int kGreatestPriority = -5;
 
 struct Device {
   int index = 0;
+  int gpu = 0;  // the index of CUDA
   CUdevice native = 0;
   CUcontext context = nullptr;  // set while the device is open; does not change then
   int processors = 0;           // streaming multiprocessors
