@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -46,6 +47,14 @@ orError_t find_with_cuda(std::vector<Gpu>& gpus) {
   return orSuccess;
 }
 
+// TORCH_NV_REPEAT=2: each GPU appears twice, to try programs for several devices on a machine with one.
+void repeat(std::vector<Gpu>& gpus) {
+  const char* variable = std::getenv("TORCH_NV_REPEAT");
+  const int times = variable ? std::clamp(std::atoi(variable), 1, 8) : 1;
+  const std::vector<Gpu> once = gpus;
+  for (int i = 1; i < times; ++i) gpus.insert(gpus.end(), once.begin(), once.end());
+}
+
 Devices& devices() {
   static Devices* made = [] {  // leaked: threads may use it while the process ends
     auto* found = new Devices;
@@ -53,10 +62,13 @@ Devices& devices() {
       found->error = find_with_cuda(found->gpus);
       found->message = last_message();
     }
+    const size_t real = found->gpus.size();
+    repeat(found->gpus);
     for (size_t i = 0; i < found->gpus.size(); ++i) {
       const Gpu& gpu = found->gpus[i];
       auto device = std::make_unique<Device>();
       device->index = static_cast<int>(i);
+      device->gpu = static_cast<int>(i % real);
       device->processors = std::max(gpu.processors, 1);
       device->arch = gpu.major * 10 + gpu.minor;
       device->memory = gpu.memory;
@@ -119,7 +131,7 @@ orError_t open_context(Device& device) {
   const std::lock_guard lock(device.mutex);
   if (device.users == 0) {
     NV_RETURN_IF_ERROR(NV_CALL(init, 0));
-    NV_RETURN_IF_ERROR(NV_CALL(device_get, &device.native, device.index));
+    NV_RETURN_IF_ERROR(NV_CALL(device_get, &device.native, device.gpu));
     NV_RETURN_IF_ERROR(NV_CALL(context_retain, &device.context, device.native));
   }
   ++device.users;

@@ -24,6 +24,7 @@ inline constexpr int kGreatestPriority = -5;
 
 struct Device {
   int index = 0;
+  int gpu = 0;  // the index of CUDA
   CUdevice native = 0;
   CUcontext context = nullptr;  // set while the device is open; does not change then
   int processors = 0;           // streaming multiprocessors
@@ -49,24 +50,25 @@ orError_t open_context(Device& device);
 orError_t close_context(Device& device);
 
 /// Makes the device's context current on this thread, for a scope. torch.cuda uses the same contexts, so that
-/// with one GPU there is nothing to change.
+/// with one GPU there is nothing to change. On a thread without a context it stays current, as CUDA's runtime
+/// does.
 class Current {
  public:
   explicit Current(const Device& device) {
     static_cast<void>(cuda.context_get(&previous_));
     if (previous_ == device.context) return;
-    changed_ = true;
+    restore_ = previous_ != nullptr;
     static_cast<void>(cuda.context_set(device.context));
   }
   ~Current() {
-    if (changed_) static_cast<void>(cuda.context_set(previous_));
+    if (restore_) static_cast<void>(cuda.context_set(previous_));
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
  private:
   CUcontext previous_ = nullptr;
-  bool changed_ = false;
+  bool restore_ = false;
 };
 
 /// Frees what destroyed streams, graphs and modules of the device have left, if their work is done.

@@ -172,11 +172,12 @@ std::unique_ptr<Function> make_reduction(Device& device, const std::string& name
     least = "(SUM)(1ull << " + std::to_string(8 * dtype.size - 1) + ")";
   }
   const unsigned sum_size = type == "int64" || type == "double" ? 8 : 4;
-  return std::make_unique<Reduction>(
-      device, name, sum_size,
-      std::vector<std::string>{"IN=" + std::string(dtype.type), "SUM=" + type,
-                               "OP=op::" + std::string(operation) + "_", "LEAST=" + least, "MOST=" + most,
-                               std::string("FLOATING=") + (dtype.floating ? "1" : "0")});
+  std::vector<std::string> defines = {"IN=" + std::string(dtype.type), "SUM=" + type,
+                                      "OP=op::" + std::string(operation) + "_", "LEAST=" + least,
+                                      "MOST=" + most};
+  defines.push_back(dtype.floating ? "FLOATING=1" : "FLOATING=0");
+  defines.push_back(sum ? "SCALED=1" : "SCALED=0");
+  return std::make_unique<Reduction>(device, name, sum_size, std::move(defines));
 }
 
 }  // namespace nv

@@ -49,8 +49,8 @@ __device__ i64 offset_of(const Dims& dims, const i64* strides, u64 index) {
 }
 
 __device__ void write_result(const ReduceArgs& args, u64 output, SUM value) {
-  const SUM scaled = value * (FLOATING ? (SUM)args.scale : (SUM)args.int_scale);
-  *(IN*)(args.output + offset_of(args.kept, args.output_strides, output)) = Dtype<IN>::store((C)scaled);
+  if (SCALED) value = value * (FLOATING ? (SUM)args.scale : (SUM)args.int_scale);
+  *(IN*)(args.output + offset_of(args.kept, args.output_strides, output)) = Dtype<IN>::store((C)value);
 }
 
 __device__ SUM load_sum(const char* at) { return (SUM)Dtype<IN>::load(*(const IN*)at); }
