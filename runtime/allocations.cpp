@@ -6,9 +6,9 @@
 
 namespace openreg {
 
-void Allocations::set_unified() {
+void Allocations::allow_address_reuse() {
   std::unique_lock lock(mutex_);
-  unified_ = true;
+  addresses_reused_ = true;
   device_ranges_.clear();
 }
 
@@ -32,7 +32,7 @@ void Allocations::remember_device_range(uintptr_t begin, uintptr_t end) {
 bool Allocations::insert(const Allocation& allocation) {
   std::unique_lock lock(mutex_);
   if (overlaps(allocation.base, allocation.base + allocation.size)) return false;
-  if (allocation.on_device() && !unified_) {
+  if (allocation.on_device() && !addresses_reused_) {
     remember_device_range(allocation.base, allocation.base + allocation.rounded);
   }
   live_.emplace(allocation.base, allocation);

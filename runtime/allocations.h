@@ -36,8 +36,8 @@ struct PointerInfo {
 
 class Allocations {
  public:
-  /// Device memory and host memory share their addresses: a freed address may become host memory.
-  void set_unified();
+  /// An address of freed device memory may become host memory, so that stale pointers cannot be recognized.
+  void allow_address_reuse();
   /// Returns false if the range overlaps a live allocation.
   [[nodiscard]] bool insert(const Allocation& allocation);
   PointerInfo find(const void* pointer) const;
@@ -62,10 +62,11 @@ class Allocations {
   void remember_device_range(uintptr_t begin, uintptr_t end);
 
   mutable std::shared_mutex mutex_;  // guards everything below
-  bool unified_ = false;
+  bool addresses_reused_ = false;
   std::map<uintptr_t, Allocation> live_;
-  // Merged ranges (begin to end) of all addresses that were device memory at any time; empty if unified. A
-  // stale device pointer must not be mistaken for pageable host memory: a copy from it would fault.
+  // Merged ranges (begin to end) of all addresses that were device memory at any time; empty if they may
+  // become host memory. A stale device pointer must not be mistaken for pageable host memory: a copy from it
+  // would fault.
   std::map<uintptr_t, uintptr_t> device_ranges_;
 };
 

@@ -187,11 +187,11 @@ orError_t Runtime::open_locked(int index) {
   }
   mark_used();
   OR_RETURN_IF_ERROR(from_driver(driver_.device_open(index)));
+  // Only drivers with a kernel view at another address reserve the addresses of device memory.
   ptrdiff_t offset = 0;
-  if (has_capability(OR_CAP_HOST_EXECUTABLE) && driver_.kernel_view_offset(index, &offset) == orSuccess &&
-      offset == 0) {
-    allocations.set_unified();
-  }
+  const bool reserved = has_capability(OR_CAP_HOST_EXECUTABLE) &&
+                        driver_.kernel_view_offset(index, &offset) == orSuccess && offset != 0;
+  if (!reserved) allocations.allow_address_reuse();
   uint64_t handle = 0;
   const int priority = device.properties.least_priority;
   if (const orError_t error = make_stream(index, priority, 0, handle)) {

@@ -89,7 +89,8 @@ def test_history_has_every_action():
         bytes_of(1 << 50)
     last = memory._snapshot()["device_traces"][0]
     oom = next(one for one in reversed(last) if one["action"] == "oom")
-    assert oom["size"] == 1 << 50 and 0 < oom["device_free"] <= 8 << 30
+    assert oom["size"] == 1 << 50
+    assert 0 < oom["device_free"] <= torch.openreg.get_device_properties(0).total_memory
     times = [one["time_us"] for one in last]
     assert times == sorted(times) and times[0] > 0
 

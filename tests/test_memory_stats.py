@@ -169,6 +169,7 @@ def test_statistics_are_per_device():
         torch.openreg.memory_stats("cpu")
 
 
+@pytest.mark.simulated
 def test_alloc_retries_and_ooms_are_counted():
     change = Difference()
     with pytest.raises(torch.OutOfMemoryError):
@@ -199,6 +200,7 @@ def test_memory_summary_matches_cuda(monkeypatch, abbreviated):
     assert {len(line) for line in ours.splitlines()} == {77}
 
 
+@pytest.mark.simulated
 def test_memory_fraction_limits_reserved_memory():
     assert torch.openreg.get_per_process_memory_fraction() == 1.0
     torch.openreg.set_per_process_memory_fraction(0.25)
@@ -218,6 +220,7 @@ def test_memory_fraction_limits_reserved_memory():
         torch.openreg.set_per_process_memory_fraction(1.5)
 
 
+@pytest.mark.simulated
 def test_out_of_memory_message_has_sizes_and_advice():
     keep, gone = bytes_of(6 << 30), bytes_of(1 << 30)
     del gone

@@ -103,8 +103,8 @@ typedef struct orDriver {
   /* Called after all streams and events are destroyed and all memory is freed. */
   orError_t (*device_close)(int device);
   /* (optional) The offset from a device pointer to its address in the kernel view. The device is open.
-   * Without it: no OR_CAP_HOST_EXECUTABLE. 0: unified memory. Otherwise an address that was device memory
-   * once never becomes host memory, so that the runtime can reject stale pointers. */
+   * Without it: no OR_CAP_HOST_EXECUTABLE. 0: unified memory. With another offset, an address that was device
+   * memory once never becomes host memory, so that the runtime can reject stale pointers. */
   orError_t (*kernel_view_offset)(int device, ptrdiff_t* offset);
 
   /* ---- Memory --------------------------------------------------------------------------------------- */

@@ -158,19 +158,25 @@ TEST(DriverDeathTest, RegisteredByAPackage) {
   });
 }
 
+void expect_freed_memory_may_become_host_memory() {
+  constexpr size_t kSize = 4096;
+  std::vector<void*> freed;
+  for (int i = 0; i < 64; ++i) freed.push_back(allocate(kSize));
+  for (void* memory : freed) EXPECT_OK(orFree(memory));
+  void* device = allocate(kSize);
+  for (int i = 0; i < 64; ++i) {
+    std::vector<char> host(kSize, 'x');  // the driver uses malloc, so some of this was device memory
+    EXPECT_OK(orMemcpy(device, host.data(), kSize, orMemcpyHostToDevice));
+  }
+  EXPECT_OK(orFree(device));
+}
+
 TEST(DriverDeathTest, FreedUnifiedMemoryMayBecomeHostMemory) {
-  with_driver(test_driver("minimal"), [] {
-    constexpr size_t kSize = 4096;
-    std::vector<void*> freed;
-    for (int i = 0; i < 64; ++i) freed.push_back(allocate(kSize));
-    for (void* memory : freed) EXPECT_OK(orFree(memory));
-    void* device = allocate(kSize);
-    for (int i = 0; i < 64; ++i) {
-      std::vector<char> host(kSize, 'x');  // the driver uses malloc, so some of this was device memory
-      EXPECT_OK(orMemcpy(device, host.data(), kSize, orMemcpyHostToDevice));
-    }
-    EXPECT_OK(orFree(device));
-  });
+  with_driver(test_driver("minimal"), expect_freed_memory_may_become_host_memory);
+}
+
+TEST(DriverDeathTest, FreedMemoryOfADeviceWithoutAKernelViewMayBecomeHostMemory) {
+  with_driver(test_driver("minimal_no_host_code"), expect_freed_memory_may_become_host_memory);
 }
 
 TEST(DriverDeathTest, InfoDoesNotInitializeTheDriver) {

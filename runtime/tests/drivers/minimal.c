@@ -14,6 +14,10 @@
 #include <string.h>
 #include <time.h>
 
+#ifndef CAPABILITIES
+#define CAPABILITIES (OR_CAP_HOST_EXECUTABLE | OR_CAP_TIMING)
+#endif
+
 enum { kGranularity = 256, kMemory = 64 << 20 };
 
 struct orDriverStream {
@@ -61,7 +65,7 @@ static orError_t device_properties(int device, orDeviceProperties* properties) {
   properties->allocation_granularity = kGranularity;
   properties->major = 1;
   properties->multi_processor_count = 1;
-  properties->capabilities = OR_CAP_HOST_EXECUTABLE | OR_CAP_TIMING;
+  properties->capabilities = CAPABILITIES;
   return orSuccess;
 }
 
@@ -252,7 +256,7 @@ static const orDriver table = {
     .struct_size = sizeof(orDriver),
     .version = OR_DRIVER_VERSION,
     .name = "minimal",
-    .capabilities = OR_CAP_HOST_EXECUTABLE | OR_CAP_TIMING,
+    .capabilities = CAPABILITIES,
     .init = init,
     .device_count = device_count,
     .device_properties = device_properties,
