@@ -23,30 +23,6 @@ struct Devices {
   std::string message;
 };
 
-orError_t describe_with_cuda(int index, Gpu& gpu) {
-  CUdevice device = 0;
-  char name[96] = "";
-  NV_RETURN_IF_ERROR(NV_CALL(device_get, &device, index));
-  NV_RETURN_IF_ERROR(NV_CALL(device_name, name, sizeof(name), device));
-  gpu.name = name;
-  NV_RETURN_IF_ERROR(NV_CALL(device_memory, &gpu.memory, device));
-  NV_RETURN_IF_ERROR(NV_CALL(device_attribute, &gpu.major, kAttributeMajor, device));
-  NV_RETURN_IF_ERROR(NV_CALL(device_attribute, &gpu.minor, kAttributeMinor, device));
-  return NV_CALL(device_attribute, &gpu.processors, kAttributeProcessors, device);
-}
-
-// After this, a forked child cannot use CUDA.
-orError_t find_with_cuda(std::vector<Gpu>& gpus) {
-  int count = 0;
-  const CUresult result = cuda.init(0);
-  if (result == kErrorNoDevice) return orSuccess;
-  NV_RETURN_IF_ERROR(check(result, "cuInit"));
-  NV_RETURN_IF_ERROR(NV_CALL(device_count, &count));
-  gpus.resize(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) NV_RETURN_IF_ERROR(describe_with_cuda(i, gpus[static_cast<size_t>(i)]));
-  return orSuccess;
-}
-
 // TORCH_NV_REPEAT=2: each GPU appears twice, to try programs for several devices on a machine with one.
 void repeat(std::vector<Gpu>& gpus) {
   const char* variable = std::getenv("TORCH_NV_REPEAT");
@@ -58,10 +34,8 @@ void repeat(std::vector<Gpu>& gpus) {
 Devices& devices() {
   static Devices* made = [] {  // leaked: threads may use it while the process ends
     auto* found = new Devices;
-    if (!find_gpus(found->gpus)) {
-      found->error = find_with_cuda(found->gpus);
-      found->message = last_message();
-    }
+    found->error = find_gpus(found->gpus);
+    if (found->error != orSuccess) found->message = last_message();
     const size_t real = found->gpus.size();
     repeat(found->gpus);
     for (size_t i = 0; i < found->gpus.size(); ++i) {

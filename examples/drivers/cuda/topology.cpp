@@ -1,110 +1,121 @@
 // Another chip: a file in /sys or /proc, or an ioctl. device_count and device_properties are called in
-// processes that never use the device, and before a fork; they should not create a context.
+// processes that never use the device, and before a fork; they should start no thread and create no context.
+//
+// CUDA has no such call: cuInit starts threads, and so does NVML. A child process calls it instead.
 #include "topology.h"
 
-#include <cstdlib>
-#include <dlfcn.h>
+#include "cuda_api.h"
+#include "error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace nv {
 namespace {
 
-using nvmlDevice = struct nvmlDevice_st*;
+constexpr size_t kMost = 64;
 
-struct NvmlMemory {
-  unsigned long long total, free, used;
+// What the child writes, in one piece.
+struct Answer {
+  CUresult result;
+  const char* call;  // a constant of this library, which has the same address in the parent
+  unsigned count;
+  struct {
+    char name[96];
+    size_t memory;
+    int major, minor, processors;
+  } gpus[kMost];
 };
 
-struct Nvml {
-  int (*init)();
-  int (*shutdown)();
-  int (*count)(unsigned*);
-  int (*device)(unsigned, nvmlDevice*);
-  int (*name)(nvmlDevice, char*, unsigned);
-  int (*memory)(nvmlDevice, NvmlMemory*);
-  int (*capability)(nvmlDevice, int*, int*);
-  int (*cores)(nvmlDevice, unsigned*);
-};
-
-bool load(Nvml& nvml) {
-  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return false;
-  const struct {
-    const char* name;
-    void* function;
-  } symbols[] = {
-      {"nvmlInit_v2", &nvml.init},
-      {"nvmlShutdown", &nvml.shutdown},
-      {"nvmlDeviceGetCount_v2", &nvml.count},
-      {"nvmlDeviceGetHandleByIndex_v2", &nvml.device},
-      {"nvmlDeviceGetName", &nvml.name},
-      {"nvmlDeviceGetMemoryInfo", &nvml.memory},
-      {"nvmlDeviceGetCudaComputeCapability", &nvml.capability},
-      {"nvmlDeviceGetNumGpuCores", &nvml.cores},
+// In the child. Allocates no memory of its own and takes no lock that another thread of the parent could have
+// held.
+void ask_cuda(Answer& answer) {
+  const auto failed = [&](const char* call, CUresult result) {
+    answer.call = call;
+    answer.result = result;
+    return result != kSuccess;
   };
-  for (const auto& symbol : symbols) {
-    *static_cast<void**>(symbol.function) = dlsym(library, symbol.name);
-    if (!*static_cast<void**>(symbol.function)) return false;
+  int count = 0;
+  const CUresult started = cuda.init(0);
+  if (started == kErrorNoDevice) return;
+  if (failed("cuInit", started) || failed("cuDeviceGetCount", cuda.device_count(&count))) return;
+  for (int i = 0; i < std::min(count, static_cast<int>(kMost)); ++i) {
+    CUdevice device = 0;
+    auto& gpu = answer.gpus[i];
+    if (failed("cuDeviceGet", cuda.device_get(&device, i)) ||
+        failed("cuDeviceGetName", cuda.device_name(gpu.name, sizeof(gpu.name), device)) ||
+        failed("cuDeviceTotalMem", cuda.device_memory(&gpu.memory, device)) ||
+        failed("cuDeviceGetAttribute", cuda.device_attribute(&gpu.major, kAttributeMajor, device)) ||
+        failed("cuDeviceGetAttribute", cuda.device_attribute(&gpu.minor, kAttributeMinor, device)) ||
+        failed("cuDeviceGetAttribute",
+               cuda.device_attribute(&gpu.processors, kAttributeProcessors, device))) {
+      return;
+    }
+    answer.count = static_cast<unsigned>(i + 1);
+  }
+}
+
+bool write_all(int file, const void* data, size_t size) {
+  for (const char* at = static_cast<const char*>(data); size > 0;) {
+    const ssize_t written = write(file, at, size);
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) at += written, size -= static_cast<size_t>(written);
   }
   return true;
 }
 
-// Cores of a streaming multiprocessor.
-int cores_of_processor(int major, int minor) {
-  const bool has_64 = (major == 6 && minor == 0) || major == 7 || (major == 8 && minor == 0);
-  return has_64 ? 64 : 128;
-}
-
-bool describe(const Nvml& nvml, unsigned index, Gpu& gpu) {
-  nvmlDevice device = nullptr;
-  char name[96] = "";
-  NvmlMemory memory{};
-  unsigned cores = 0;
-  if (nvml.device(index, &device) || nvml.name(device, name, sizeof(name)) || nvml.memory(device, &memory) ||
-      nvml.capability(device, &gpu.major, &gpu.minor) || nvml.cores(device, &cores)) {
-    return false;
+bool read_all(int file, void* data, size_t size) {
+  for (char* at = static_cast<char*>(data); size > 0;) {
+    const ssize_t got = read(file, at, size);
+    if (got == 0 || (got < 0 && errno != EINTR)) return false;
+    if (got > 0) at += got, size -= static_cast<size_t>(got);
   }
-  gpu.name = name;
-  gpu.memory = memory.total;
-  gpu.processors = static_cast<int>(cores) / cores_of_processor(gpu.major, gpu.minor);
   return true;
 }
 
-// The indices of CUDA_VISIBLE_DEVICES, up to the first that does not exist. False: it has other names than
-// indices.
-bool visible(unsigned count, std::vector<unsigned>& indices) {
-  const char* variable = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (!variable) {
-    for (unsigned i = 0; i < count; ++i) indices.push_back(i);
-    return true;
+orError_t ask_in_a_child(Answer& answer) {
+  int ends[2];
+  if (pipe(ends) != 0) return fail(orErrorSystem, "cannot create a pipe: error %d", errno);
+  const pid_t child = fork();
+  if (child < 0) {
+    const int error = errno;
+    close(ends[0]), close(ends[1]);
+    return fail(orErrorSystem, "cannot start a process that asks CUDA for the GPUs: error %d", error);
   }
-  for (const char* at = variable; *at;) {
-    char* end = nullptr;
-    const long index = std::strtol(at, &end, 10);
-    if (end == at || (*end && *end != ',')) return false;
-    if (index < 0 || index >= static_cast<long>(count)) break;
-    indices.push_back(static_cast<unsigned>(index));
-    at = *end ? end + 1 : end;
+  if (child == 0) {
+    ask_cuda(answer);
+    _exit(write_all(ends[1], &answer, sizeof(answer)) ? 0 : 1);
   }
-  return true;
+  close(ends[1]);
+  const bool answered = read_all(ends[0], &answer, sizeof(answer));
+  close(ends[0]);
+  // A program that ignores or collects its children may have the status already.
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (answered) return orSuccess;
+  return fail(orErrorSystem, "the process that asks CUDA for the GPUs ended without an answer");
 }
 
 }  // namespace
 
-bool find_gpus(std::vector<Gpu>& gpus) {
-  Nvml nvml{};
-  unsigned count = 0;
-  if (!load(nvml) || nvml.init() != 0) return false;
-  std::vector<unsigned> indices;
-  bool known = nvml.count(&count) == 0 && visible(count, indices);
-  for (const unsigned index : indices) {
-    gpus.emplace_back();
-    known = known && describe(nvml, index, gpus.back());
+orError_t find_gpus(std::vector<Gpu>& gpus) {
+  const auto answer_memory = std::make_unique<Answer>();
+  Answer& answer = *answer_memory;
+  int count = 0;
+  if (cuda.device_count(&count) == kErrorNotInitialized) {
+    NV_RETURN_IF_ERROR(ask_in_a_child(answer));
+  } else {
+    ask_cuda(answer);  // the program uses CUDA already; a child could not
   }
-  // GPUs of different kinds have another order in CUDA.
-  for (const Gpu& gpu : gpus) known = known && gpu.name == gpus.front().name;
-  nvml.shutdown();
-  if (!known) gpus.clear();
-  return known;
+  if (answer.result != kSuccess) return fail_cuda(answer.result, answer.call);
+  for (unsigned i = 0; i < answer.count; ++i) {
+    const auto& gpu = answer.gpus[i];
+    gpus.push_back({gpu.name, gpu.memory, gpu.major, gpu.minor, gpu.processors});
+  }
+  return orSuccess;
 }
 
 }  // namespace nv

@@ -1,5 +1,7 @@
-// The GPUs of the process, found without CUDA: after cuInit, a forked child cannot use CUDA.
+// The GPUs of the process, found without starting CUDA in it: after cuInit, a forked child cannot use CUDA.
 #pragma once
+
+#include "openreg/error.h"
 
 #include <string>
 #include <vector>
@@ -14,7 +16,7 @@ struct Gpu {
   int processors = 0;
 };
 
-/// The GPUs in the order of CUDA. False: NVML cannot tell, and CUDA has to be asked.
-bool find_gpus(std::vector<Gpu>& gpus);
+/// The GPUs, in the order of CUDA.
+orError_t find_gpus(std::vector<Gpu>& gpus);
 
 }  // namespace nv
