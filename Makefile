@@ -106,7 +106,7 @@ test-no-engine: build
 test-discrete: build
 	OPENREG_DRIVER="$$(echo $(abspath $(VENV))/lib/python3.*/site-packages/torch_openreg/lib/libopenreg_discrete.so)" \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing and not host_engine and not kernel_view' \
-	  $(patsubst %,tests/test_%.py,$(filter-out cpu_fallback,$(NO_ENGINE_TESTS)) kernel_library)
+	  $(patsubst %,tests/test_%.py,$(filter-out cpu_fallback,$(NO_ENGINE_TESTS)) kernel_library library_composites library_training)
 
 # The same binaries, with another name for the device.
 NAME_TESTS = autograd device event guard memory memory_settings memory_stats serialization stream

@@ -39,6 +39,7 @@ ORDER = [
     "operators/kernels",
     "operators/examples",
     "operators",
+    "operators/library",
     "host_engine/ops",
     "host_engine/dtypes",
     "host_engine/inference",

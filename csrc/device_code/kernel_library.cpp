@@ -1,144 +1,39 @@
 #include "device_code/kernel_library.h"
 
-#include "common/check.h"
-#include "device/device.h"
-#include "diagnostics/op_stats.h"
-#include "stream/stream.h"
+#include <ATen/core/Tensor.h>
 
-#include <openreg/module.h>
-
-#include <atomic>
-#include <map>
-#include <mutex>
-#include <utility>
+#include <algorithm>
 
 namespace openreg {
-namespace {
 
-struct Library {
-  std::atomic<bool> absent{false};  // the driver has no device code
-  std::mutex mutex;                 // guards the maps
-  std::map<c10::DeviceIndex, orModule_t> modules;
-  std::map<std::pair<c10::DeviceIndex, std::string>, orFunction_t> functions;  // NULL: the driver has none
-};
-
-Library& library() {
-  static auto* made = new Library;
-  return *made;
-}
-
-orFunction_t find(c10::DeviceIndex device, const std::string& name) {
-  Library& all = library();
-  if (all.absent.load(std::memory_order_relaxed)) {
-    return nullptr;
-  }
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto [function, added] = all.functions.try_emplace({device, name}, nullptr);
-  if (!added) {
-    return function->second;
-  }
-  const auto [module, first] = all.modules.try_emplace(device, nullptr);
-  if (first) {
-    const DeviceScope scope(device);
-    const orError_t error = orModuleLoad(&module->second, nullptr, 0);
-    if (error == orErrorNotSupported) {
-      all.absent = true;
-      return nullptr;
-    }
-    OR_CHECK(error);
-  }
-  const orError_t error = orModuleGetFunction(&function->second, module->second, name.c_str());
-  if (error != orErrorNotSupported) {
-    OR_CHECK(error);
-  }
-  return function->second;
-}
-
-}  // namespace
-
-const char* library_dtype(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return "float32";
-    case at::kDouble:
-      return "float64";
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kLong:
-      return "int64";
-    case at::kInt:
-      return "int32";
-    case at::kShort:
-      return "int16";
-    case at::kChar:
-      return "int8";
-    case at::kByte:
-      return "uint8";
-    case at::kBool:
-      return "bool";
-    default:
-      return nullptr;
-  }
-}
-
-bool has_library_function(c10::DeviceIndex device, const std::string& name) {
-  return find(device, name) != nullptr;
-}
-
-bool launch_library_function(c10::DeviceIndex device, const std::string& name, const void* args,
-                             size_t size) {
-  const orFunction_t function = find(device, name);
-  if (function == nullptr) {
-    return false;
-  }
-  constexpr orLaunchConfig kConfig = {sizeof(orLaunchConfig), {1, 1, 1}, {1, 1, 1}, 0};
-  OR_CHECK(orLaunchFunction(function, &kConfig, args, size, current_stream_handle(device)));
-  note_launch();
-  return true;
-}
-
-bool launch_elementwise(c10::DeviceIndex device, const std::string& name, const at::TensorIteratorBase& iter,
-                        const at::Scalar& scalar) {
-  if (!has_library_function(device, name) || iter.ndim() > OR_KERNEL_DIMS ||
-      iter.ntensors() > OR_KERNEL_OPERANDS) {
-    return false;
-  }
-  if (iter.numel() == 0) {
-    return true;
-  }
+orElementwiseArgs elementwise_args(const at::TensorIteratorBase& iter, const at::Scalar& scalar) {
   orElementwiseArgs args{};
   args.struct_size = sizeof(args);
   args.dims = static_cast<uint32_t>(iter.ndim());
-  for (int dim = 0; dim < iter.ndim(); ++dim) {
-    args.sizes[dim] = iter.shape()[dim];
-  }
+  std::ranges::copy(iter.shape(), args.sizes);
   for (int i = 0; i < iter.ntensors(); ++i) {
     args.data[i] = iter.data_ptr(i);
-    for (int dim = 0; dim < iter.ndim(); ++dim) {
-      args.strides[i][dim] = iter.strides(i)[dim];
-    }
+    std::ranges::copy(iter.strides(i), args.strides[i]);
   }
   args.scalar = scalar.toDouble();
-  args.int_scalar = scalar.isFloatingPoint() ? static_cast<int64_t>(scalar.toDouble()) : scalar.toLong();
-  return launch_library_function(device, name, &args, sizeof(args));
+  args.int_scalar = scalar.isFloatingPoint() ? static_cast<int64_t>(args.scalar) : scalar.toLong();
+  return args;
+}
+
+void launch_elementwise(orFunction_t function, const at::TensorIteratorBase& iter, const at::Scalar& scalar) {
+  const orElementwiseArgs args = elementwise_args(iter, scalar);
+  launch_function(function, &args, sizeof(args), iter.device(0).index());
 }
 
 bool launch_library_copy(const at::Tensor& dst, const at::Tensor& src) {
   if (dst.is_conj() != src.is_conj() || dst.is_neg() != src.is_neg()) {
     return false;
   }
-  std::string name = "copy.bytes." + std::to_string(dst.element_size());
-  if (dst.scalar_type() != src.scalar_type()) {
-    const char* to = library_dtype(dst.scalar_type());
-    const char* from = library_dtype(src.scalar_type());
-    if (to == nullptr || from == nullptr) {
-      return false;
-    }
-    name = std::string("copy.") + from + "." + to;
-  }
-  if (!has_library_function(dst.device().index(), name)) {
+  const c10::DeviceIndex device = dst.device().index();
+  const orFunction_t function = dst.scalar_type() == src.scalar_type()
+                                    ? find_byte_copy(dst.element_size(), device)
+                                    : find_conversion(src.scalar_type(), dst.scalar_type(), device);
+  if (function == nullptr) {
     return false;
   }
   const auto iter = at::TensorIteratorConfig()
@@ -148,7 +43,13 @@ bool launch_library_copy(const at::Tensor& dst, const at::Tensor& src) {
                         .add_output(dst)
                         .add_const_input(src)
                         .build();
-  return launch_elementwise(dst.device().index(), name, iter);
+  if (!fits_library(iter)) {
+    return false;
+  }
+  if (iter.numel() != 0) {
+    launch_elementwise(function, iter);
+  }
+  return true;
 }
 
 }  // namespace openreg

@@ -1,33 +1,31 @@
-// Functions of the driver's kernel library (openreg/kernel_library.h), for devices with code of their own.
+// Launches functions of the driver's kernel library (openreg/kernel_library.h) on tensors.
 //
 // Thread safety: all functions may be called from any thread.
 #pragma once
+
+#include "device_code/library_functions.h"
 
 #include <ATen/TensorIterator.h>
 #include <c10/core/Scalar.h>
 #include <openreg/kernel_library.h>
 
-#include <string>
-
 namespace openreg {
 
-/// The name of a dtype in function names, or NULL.
-const char* library_dtype(at::ScalarType dtype);
+/// Whether an argument block can describe the operands of the iterator.
+inline bool fits_library(const at::TensorIteratorBase& iter) {
+  return iter.ndim() <= OR_KERNEL_DIMS && iter.ntensors() <= OR_KERNEL_OPERANDS;
+}
 
-/// Whether the driver has the function.
-bool has_library_function(c10::DeviceIndex device, const std::string& name);
+/// The argument block for the operands of the iterator, which is not empty and fits.
+orElementwiseArgs elementwise_args(const at::TensorIteratorBase& iter, const at::Scalar& scalar = 1);
 
-/// Launches the function on the device's current stream. Returns false if the driver does not have it.
-[[nodiscard]] bool launch_library_function(c10::DeviceIndex device, const std::string& name, const void* args,
-                                           size_t size);
+/// Launches an element-wise function on the operands of the iterator. They are on the device and have the
+/// dtypes of the function.
+void launch_elementwise(orFunction_t function, const at::TensorIteratorBase& iter,
+                        const at::Scalar& scalar = 1);
 
-/// Launches an element-wise function on the operands of the iterator, which are on the device. Returns false
-/// if the driver does not have it.
-[[nodiscard]] bool launch_elementwise(c10::DeviceIndex device, const std::string& name,
-                                      const at::TensorIteratorBase& iter, const at::Scalar& scalar = 1);
-
-/// Copies between two tensors of the current device with different dtypes or strides. Returns false if the
-/// driver has no function for it.
+/// Copies between two tensors of a device with different dtypes or strides; `src` can be expanded to the
+/// sizes of `dst`. Returns false if the driver has no function for it.
 [[nodiscard]] bool launch_library_copy(const at::Tensor& dst, const at::Tensor& src);
 
 }  // namespace openreg

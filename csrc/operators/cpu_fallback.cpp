@@ -150,6 +150,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   return {to_device(grad_input), to_device(grad_weight), to_device(grad_bias)};
 }
 
+// Reads a number: a synchronization on every device, and not a fallback.
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  return self.cpu().item();
+}
+
 }  // namespace
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -170,6 +175,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_local_scalar_dense", local_scalar_dense);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
 }

@@ -1,5 +1,5 @@
 // Support status of each operator, without calling it. host_engine/op_support.cpp implements it for the
-// library with the host engine, operators/op_support.cpp for the one without.
+// library with the host engine, operators/library/op_support.cpp for the one without.
 //
 // Thread safety: may be called from any thread, also while operators are registered and deregistered.
 #pragma once

@@ -224,7 +224,10 @@ typedef struct orDriver {
    * them: no OR_CAP_DEVICE_CODE.
    *
    * Loads an image, which is copied; the device is open. `image` is NULL: the functions that are built into
-   * the driver. An image that the device cannot run returns orErrorInvalidValue. */
+   * the driver. An image that the device cannot run returns orErrorInvalidValue.
+   *
+   * module_load and module_function may be called while streams are captured, by any thread, and do not
+   * affect the capture: the first launch of a program may be in a capture. */
   orError_t (*module_load)(int device, const void* image, size_t size, orDriverModule** module);
   /* Submitted launches still run. */
   orError_t (*module_unload)(orDriverModule* module);

@@ -9,11 +9,9 @@
 #pragma once
 
 #include "common/version.h"
+#include "operators/required/outputs.h"
 
 #include <ATen/TensorIterator.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
 
 #include <type_traits>
 #include <utility>
@@ -35,9 +33,9 @@ class StructuredCall final : public Kernel {
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options OR_NAMES_PARAMETER) override {
     if (output_.defined()) {
-      use_given(sizes, strides, options);
+      resize_given_output(output_, sizes, strides, options);
     } else {
-      output_ = strides.empty() ? at::empty(sizes, options) : at::empty_strided(sizes, strides, options);
+      output_ = allocate_output(sizes, strides, options);
     }
     // A TensorIterator has to store its output.
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
@@ -48,16 +46,6 @@ class StructuredCall final : public Kernel {
   const at::Tensor& maybe_get_output(int64_t) override { return output_; }
 
  private:
-  void use_given(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
-    TORCH_CHECK(options.dtype() == output_.dtype(), "Expected out tensor to have dtype ", options.dtype(),
-                ", but got ", output_.dtype(), " instead");
-    TORCH_CHECK(options.device() == output_.device(), "Expected out tensor to have device ", options.device(),
-                ", but got ", output_.device(), " instead");
-    if (at::native::resize_output(output_, sizes) && !strides.empty()) {
-      output_.as_strided_(sizes, strides);
-    }
-  }
-
   at::Tensor output_;
 };
 

@@ -1,7 +1,8 @@
 // Scaled dot product attention, as PyTorch's overrideable SDP backend and as its memory-efficient attention.
-// Forward and backward launch the fused CPU kernels on device memory. These do not support dropout, so
-// dropout uses several operators.
+// Forward and backward launch the fused CPU kernels on device memory. Dropout, which these do not support,
+// and a device that cannot run host code use several operators.
 #include "device/device.h"
+#include "memory/kernel_view.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -13,10 +14,13 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/gt.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
@@ -74,12 +78,18 @@ bool fused_kernel_fits(const Tensor& query, const Tensor& key, const Tensor& val
          (!mask.has_value() || !mask->defined() || mask_fits(*mask, query, key));
 }
 
+// Whether forward and backward are several operators.
+bool is_composite(double dropout) {
+  return dropout > 0 || !has_kernel_view();
+}
+
 // Whether to call the kernel by the name of memory-efficient attention. Programs ask for it by name. DTensor
 // and context parallel have rules for that operator, but not for the overrideable one; and for flash
 // attention PyTorch calls the operator of the CPU.
 bool as_efficient_attention(const Tensor& query, const MaybeTensor& mask, double dropout) {
   const at::Context& context = at::globalContext();
-  return context.userEnabledMemEfficientSDP() && !(mask.has_value() && mask->defined()) && dropout == 0 &&
+  return context.userEnabledMemEfficientSDP() && has_kernel_view() &&
+         !(mask.has_value() && mask->defined()) && dropout == 0 &&
          (!context.userEnabledOverrideableSDP() || query.key_set().has(c10::DispatchKey::Python));
 }
 
@@ -131,16 +141,30 @@ double scale_or_default(std::optional<double> scale, const Tensor& query) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
 }
 
+// float32 for float16 and bfloat16, as in the fused kernel.
+at::ScalarType softmax_dtype(const Tensor& query) {
+  return query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// A row in which nothing is allowed has the probabilities 0.
 Tensor probabilities(const Tensor& query, const Tensor& key, const Tensor& bias, bool causal, double scale) {
-  Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
+  constexpr double kMasked = -std::numeric_limits<double>::infinity();
+  const at::ScalarType dtype = softmax_dtype(query);
+  Tensor scores = at::matmul(query.to(dtype), key.to(dtype).transpose(-2, -1)).mul_(scale);
   if (bias.defined()) {
     scores.add_(bias);
   }
   if (causal) {
-    const Tensor allowed = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).tril();
-    scores = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<double>::infinity());
+    const auto options = query.options().dtype(at::kLong);
+    const Tensor rows = at::arange(query.size(2), options).unsqueeze(1),
+                 columns = at::arange(key.size(2), options);
+    scores.masked_fill_(at::gt(columns, rows), kMasked);
   }
-  return at::_softmax(scores, -1, false);
+  Tensor p = at::_softmax(scores, -1, false);
+  if (bias.defined()) {
+    p.masked_fill_(at::eq(at::amax(scores, -1, true), kMasked), 0);
+  }
+  return p;
 }
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
@@ -154,10 +178,15 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
   Tensor output, logsumexp, dropped;
   TORCH_CHECK(dropout >= 0 && dropout <= 1, "dropout probability has to be between 0 and 1, but got ",
               dropout);
-  if (dropout > 0) {
-    const Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
-    dropped = at::empty_like(p).bernoulli_(1 - dropout).div_(dropout < 1 ? 1 - dropout : 1);
-    output = at::matmul(p * dropped, v);
+  if (is_composite(dropout)) {
+    Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
+    if (dropout > 0) {
+      dropped = at::empty_like(p).bernoulli_(1 - dropout).div_(dropout < 1 ? 1 - dropout : 1);
+      p = p * dropped;
+    } else {
+      dropped = at::empty({}, query.options().dtype(at::kLong));
+    }
+    output = at::matmul(p.to(v.scalar_type()), v);
     logsumexp = at::empty({0}, query.options().dtype(at::kFloat));
   } else {
     std::tie(output, logsumexp) =
@@ -182,12 +211,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
   const Tensor k = for_each_query_head(key, query.size(1));
   const Tensor v = for_each_query_head(value, query.size(1));
   Tensor grad_query, grad_key, grad_value;
-  if (dropout > 0) {
+  if (is_composite(dropout)) {
     const double factor = scale_or_default(scale, query);
     const Tensor p = probabilities(query, k, bias, causal, factor);
-    grad_value = at::matmul((p * dropped).transpose(-2, -1), grad);
-    const Tensor grad_p = at::matmul(grad, v.transpose(-2, -1)) * dropped;
-    const Tensor grad_scores = at::_softmax_backward_data(grad_p, p, -1, p.scalar_type()).mul_(factor);
+    const Tensor used = (dropout > 0 ? p * dropped : p).to(grad.scalar_type());
+    grad_value = at::matmul(used.transpose(-2, -1), grad);
+    Tensor grad_p = at::matmul(grad, v.transpose(-2, -1)).to(p.scalar_type());
+    if (dropout > 0) {
+      grad_p.mul_(dropped);
+    }
+    const Tensor grad_scores =
+        at::_softmax_backward_data(grad_p, p, -1, p.scalar_type()).mul_(factor).to(grad.scalar_type());
     grad_query = at::matmul(grad_scores, k);
     grad_key = at::matmul(grad_scores.transpose(-2, -1), query);
   } else {

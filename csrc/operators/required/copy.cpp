@@ -61,7 +61,7 @@ void copy_without_view(const at::Tensor& dst, const at::Tensor& src, c10::Device
     return;
   }
   if (on_one_device && !overlaps_itself(dst) && !overlaps_partly(dst, src) &&
-      at::is_expandable_to(src.sizes(), dst.sizes()) && launch_library_copy(dst, src.expand_as(dst))) {
+      at::is_expandable_to(src.sizes(), dst.sizes()) && launch_library_copy(dst, src)) {
     return;
   }
   check_uncaptured(device, "a copy that converts on the host");

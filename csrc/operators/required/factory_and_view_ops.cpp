@@ -2,6 +2,7 @@
 // has to be filled.
 #include "device/device.h"
 #include "memory/device_allocator.h"
+#include "operators/required/outputs.h"
 #include "storage/device_storage.h"
 
 #include <ATen/Context.h>
@@ -51,13 +52,9 @@ void fill_if_deterministic(at::Tensor& tensor) {
   }
 }
 
-at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
-                 std::optional<at::MemoryFormat> format) {
-  check_options(layout, pin_memory);
-  DeviceScope scope(device_for(device));
+at::Tensor make_contiguous(at::IntArrayRef size, caffe2::TypeMeta type,
+                           std::optional<at::MemoryFormat> format) {
   at::detail::check_size_nonnegative(size);
-  const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
   at::Tensor result = make_tensor(at::detail::computeStorageNbytesContiguous(size, type.itemsize()), type);
   if (size.size() != 1 || size[0] != 0) {  // {0} is the size of a new tensor
     result.unsafeGetTensorImpl()->generic_set_sizes_contiguous(size);
@@ -69,17 +66,28 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   return result;
 }
 
+at::Tensor make_strided(at::IntArrayRef size, at::IntArrayRef stride, caffe2::TypeMeta type) {
+  at::detail::check_size_nonnegative(size);
+  at::Tensor result = make_tensor(at::detail::computeStorageNbytes(size, stride, type.itemsize()), type);
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  fill_if_deterministic(result);
+  return result;
+}
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                 std::optional<at::MemoryFormat> format) {
+  check_options(layout, pin_memory);
+  DeviceScope scope(device_for(device));
+  return make_contiguous(size, c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype)), format);
+}
+
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                          std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   DeviceScope scope(device_for(device));
-  at::detail::check_size_nonnegative(size);
-  const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
-  at::Tensor result = make_tensor(at::detail::computeStorageNbytes(size, stride, type.itemsize()), type);
-  result.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
-  fill_if_deterministic(result);
-  return result;
+  return make_strided(size, stride, c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype)));
 }
 
 at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
@@ -120,4 +128,35 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace
+
+at::Tensor allocate_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  DeviceScope scope(device_for(options.device()));
+  return strides.empty() ? make_contiguous(sizes, options.dtype(), options.memory_format_opt())
+                         : make_strided(sizes, strides, options.dtype());
+}
+
+void resize_given_output(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
+                         const at::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
+              ", but got ", out.dtype(), " instead");
+  TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
+              ", but got ", out.device(), " instead");
+  if (at::native::resize_output(out, sizes)) {  // strides of a tensor with these sizes are kept
+    if (!strides.empty()) {
+      out.as_strided_(sizes, strides);
+    } else if (options.memory_format_opt().has_value()) {
+      out.unsafeGetTensorImpl()->empty_tensor_restride(*options.memory_format_opt());
+    }
+  }
+}
+
+void check_in_place(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
+              " and output tensor dtype ", options.dtype(), " should match");
+  TORCH_CHECK(options.device() == self.device(), "Bad in-place call: input tensor device ", self.device(),
+              " and output tensor device ", options.device(), " should match");
+  TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(),
+              " and output tensor size ", sizes, " should match");
+}
+
 }  // namespace openreg

@@ -364,6 +364,7 @@ const Change kChanges[] = {
 
     // ---- Device code
     {"function-missing: any name", &offer_functions_that_do_nothing},
+    {"function-capture: nothing runs", &offer_functions_that_do_nothing},
     {"library-elementwise: nothing runs", &offer_functions_that_do_nothing},
     {"library-reduce: nothing runs", &offer_functions_that_do_nothing},
     {"library-matmul: nothing runs", &offer_functions_that_do_nothing},

@@ -1,7 +1,6 @@
 #include "operators/op_support.h"
 
-#include "device_code/kernel_library.h"
-#include "operators/library_ops.h"
+#include "operators/library/library_op.h"
 
 #include <c10/core/ScalarType.h>
 
@@ -12,11 +11,13 @@ namespace {
 
 using c10::DispatchKey;
 
-// Whether the first device has the function for a dtype.
-bool has_function(const std::string& function) {
-  for (int8_t i = 0; i < static_cast<int8_t>(at::ScalarType::NumOptions); ++i) {
-    const char* dtype = library_dtype(static_cast<at::ScalarType>(i));
-    if (dtype != nullptr && has_library_function(0, function + "." + dtype)) {
+// Whether the first device has the functions for a dtype.
+bool has_functions(const std::vector<LibraryFunction>& functions) {
+  for (size_t i = 0; i < kLibraryDtypes; ++i) {
+    const auto dtype = static_cast<at::ScalarType>(i);
+    if (std::ranges::all_of(functions, [&](LibraryFunction function) {
+          return find_function(function, dtype, 0) != nullptr;
+        })) {
       return true;
     }
   }
@@ -32,8 +33,8 @@ bool is_view(const c10::FunctionSchema& schema) {
 
 // In the dispatcher's order of precedence.
 const char* support_of(const c10::OperatorHandle& op) {
-  if (const char* function = library_function(op.operator_name())) {
-    return has_function(function) ? "driver" : "fallback";
+  if (const auto* functions = library_functions_of(op.operator_name())) {
+    return has_functions(*functions) ? "driver" : "fallback";
   }
   if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {
     return is_view(op.schema()) ? "view" : "device";
