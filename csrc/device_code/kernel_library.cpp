@@ -45,11 +45,11 @@ orFunction_t find(c10::DeviceIndex device, const std::string& name) {
       all.absent = true;
       return nullptr;
     }
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orModuleLoad);
   }
   const orError_t error = orModuleGetFunction(&function->second, module->second, name.c_str());
   if (error != orErrorNotSupported) {
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orModuleGetFunction);
   }
   return function->second;
 }
