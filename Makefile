@@ -60,7 +60,7 @@ $(VENV)/.ready: Makefile | system
 	$(PYTHON) -m venv $(VENV)
 	@echo 'Installing torch $(TORCH) and the tools into $(VENV); this downloads 200 megabytes, or some gigabytes if torch comes with CUDA.'
 	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) numpy 'scikit-build-core>=0.11' ninja 'cmake>=3.25' \
-	  setuptools wheel pytest pytest-xdist expecttest scipy ruff rich mypy 'clang-format==18.*' 'clang-tidy==18.*'
+	  setuptools wheel pytest pytest-xdist expecttest scipy copier ruff rich mypy 'clang-format==18.*' 'clang-tidy==18.*'
 	@touch $@
 
 # The build folder is kept, so builds are incremental. Shows the "Building for" line of CMake and the progress of ninja,

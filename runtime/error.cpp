@@ -66,8 +66,11 @@ void report_from_driver(const char* message) {
 orError_t fail_from_driver(orError_t code) {
   if (code == orErrorNotReady) return not_ready();
   ThreadState& state = thread_state;
-  const orError_t result =
-      fail(code, "%s", state.driver_message[0] ? state.driver_message : entry(code).text);
+  const char* message = state.driver_message[0] ? state.driver_message : entry(code).text;
+  // The text and the name of an unknown code are the same for all of them.
+  const orError_t result = entry(code).code == code
+                               ? fail(code, "%s", message)
+                               : fail(code, "error code %d of the driver: %s", code, message);
   state.driver_message[0] = '\0';
   return result;
 }

@@ -179,3 +179,24 @@ torch.testing.assert_close(compiled(x).cpu(), (x.cpu().sin() + 1).sum())
 """,
         OPENREG_DEVICE_NAME="foo",
     )
+
+
+def test_the_doctor_explains_variables_without_an_effect(minimal: Path, tmp_path: Path) -> None:
+    """Not an error: a driver may read variables of its own."""
+    variables = {
+        "FOO_DEVICE_COUNT": "3",
+        "FOO_SCHEDULE": "async",
+        "FOO_TRACE": "1",
+        "OPENREG_MEMORY": "1G",
+        "OPENREG_SEED": "5",
+    }
+    report = doctor(0, path=[vendor_package(tmp_path, "foo", minimal)], **variables)
+    assert (
+        "FOO_DEVICE_COUNT=3 (not a setting; that of the simulated device is OPENREG_DEVICE_COUNT)" in report
+    )
+    assert "FOO_SCHEDULE=async\n" in report
+    assert "FOO_TRACE=1 (not a setting of torch_openreg)" in report
+    assert "OPENREG_MEMORY=1G (only the simulated device reads it)" in report
+    assert "OPENREG_SEED=5 (no effect: the device is 'foo', which reads FOO_SEED)" in report
+    report = doctor(0, OPENREG_MEMORY="1G", OPENREG_SCHEDULE="blocking")
+    assert "OPENREG_MEMORY=1G\n" in report and "OPENREG_SCHEDULE=blocking\n" in report

@@ -61,7 +61,7 @@ ELSEWHERE = {
         f"OPENREG_{setting}": "built from the device name"
         for setting in ("ALLOC_CONF", "AUTOLOAD", "HOST_ENGINE", "SCHEDULE", "SEED")
     },
-    **dict.fromkeys(("FOO_SCHEDULE", "is_foo"), "the device of a vendor"),
+    **dict.fromkeys(("FOO_AUTOLOAD", "FOO_SCHEDULE", "is_foo", "torch_foo"), "the device of a vendor"),
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
     "load_file": "safetensors",
@@ -157,7 +157,7 @@ def words(files: Iterable[Path]) -> set[str]:
 
 
 def sources(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.suffix in {".h", ".cpp", ".c", ".py", ".in"}]
+    return [path for path in folder.rglob("*") if path.suffix in {".h", ".cpp", ".c", ".py", ".in", ".jinja"}]
 
 
 @functools.cache
@@ -176,7 +176,7 @@ def words_of_torch() -> set[str]:
 
 @functools.cache
 def file_names() -> set[str]:
-    ours = {path.name.removesuffix(".in") for folder in OURS for path in sources(folder)}
+    ours = {re.sub(r"\.(in|jinja)$", "", path.name) for folder in OURS for path in sources(folder)}
     return (
         ours
         | {path.name for path in (TORCH / "include").rglob("*.h")}

@@ -11,6 +11,7 @@ import pytest
 from gpu import NO_GPU
 from interpreter import doctor as doctor_on_this_machine
 from interpreter import execute as execute_on_this_machine
+from interpreter import python
 from vendor import ROOT, build_driver, minimal_driver, vendor_package
 
 # Devices that fail to load do not take the accelerator from a GPU, and settings of another name do not come from make.
@@ -132,6 +133,53 @@ for use in (lambda: torch.ones(1, device="openreg"), torch.openreg.init):
     report = doctor(1, OPENREG_DRIVER=str(library))
     findings, _, remedies = report.partition("What to do:")
     assert str(library) in findings and expected in findings and "reinstall the driver" in remedies
+
+
+@pytest.mark.parametrize(
+    ("entry", "parameters", "use", "call"),
+    [
+        ("device_open", "int device", "torch.ones(1, device='openreg')", "orMalloc"),
+        (
+            "memory_alloc",
+            "int device, size_t size, void** ptr",
+            "torch.ones(1, device='openreg')",
+            "orMalloc",
+        ),
+        ("stream_query", "orDriverStream* stream", "torch.openreg.Stream().query()", "orStreamQuery"),
+        (
+            "event_query",
+            "orDriverEvent* event",
+            "torch.openreg.current_stream().record_event().query()",
+            "orEventQuery",
+        ),
+    ],
+)
+def test_errors_name_the_call_and_the_code(
+    entry: str, parameters: str, use: str, call: str, tmp_path: Path
+) -> None:
+    """A code that this runtime does not know keeps its number."""
+    source = (ROOT / "runtime/tests/drivers/minimal.c").read_text()
+    failing = f"static orError_t failing({parameters}) {{ return (orError_t)4711; }}\n"
+    head, table, tail = source.partition("static const orDriver table")
+    (tmp_path / "failing.c").write_text(
+        head + failing + table + tail.replace(f".{entry} = {entry},", f".{entry} = failing,")
+    )
+    library = build_driver(tmp_path / "failing.c", tmp_path / "libfailing.so")
+    program = f"import torch\ntry:\n    {use}\nexcept torch.AcceleratorError as error:\n    print(error)"
+    output = execute(program, OPENREG_DRIVER=str(library))
+    assert f"error code 4711 of the driver: unrecognized error code (orErrorUnknown from {call})" in output
+
+
+def test_the_driver_check_of_the_package(minimal: Path, tmp_path: Path) -> None:
+    check = partial(python, "-m", "torch_openreg", "driver-check")
+    assert ", 0 failed" in check(path=[vendor_package(tmp_path, "foo", minimal)]).stdout
+    only = check("--only", "fill", "--timeout", "9", OPENREG_DRIVER=str(minimal))
+    assert "driver 'minimal'" in only.stdout and "1 passed, 0 skipped, 0 failed" in only.stdout
+    assert "driver 'sim'" in check("--only", "fill", OPENREG_DRIVER="sim").stdout
+    assert "driver 'minimal'" in check("--only", "fill", str(minimal)).stdout
+    assert "stream-order " in check("--list").stdout
+    assert "no installed package registers a driver" in check(code=2).stderr
+    assert "cannot open the driver" in check("/nonexistent/libfoo.so", code=2).stdout
 
 
 def test_peer_access_is_that_of_the_driver(minimal: Path) -> None:

@@ -90,7 +90,8 @@ void CompiledKernel::launch(KernelArguments& arguments) const {
   const orStream_t stream = current_stream_handle(arguments.device_);
   const bool captured = C10_UNLIKELY(any_capture()) && capture_of(stream) != 0;
   if (C10_LIKELY(schedule() != orScheduleBlocking || captured)) {
-    OR_CHECK(submit_kernel(stream, kernel_, arguments.block(), arguments.block_size(), captured));
+    OR_CHECK_RESULT(submit_kernel(stream, kernel_, arguments.block(), arguments.block_size(), captured),
+                    orLaunchKernel);
     return;
   }
   std::string error;
@@ -98,7 +99,7 @@ void CompiledKernel::launch(KernelArguments& arguments) const {
   const GilRelease waiting;
   const orError_t result = orRunKernel(stream, &kernel_, arguments.block());
   TORCH_CHECK(error.empty(), "the kernel '", name_, "' failed: ", error);
-  OR_CHECK(result);
+  OR_CHECK_RESULT(result, orRunKernel);
 }
 
 void CompiledKernel::run_on_host(KernelArguments& arguments) const {

@@ -34,7 +34,7 @@ orModule_t built_in_module(c10::DeviceIndex device) {
   if (error == orErrorNotSupported) {
     return nullptr;
   }
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orModuleLoad);
   if (modules[device].compare_exchange_strong(known, loaded)) {
     return loaded;
   }
@@ -75,7 +75,7 @@ orFunction_t resolve(FunctionHandle& handle, const std::string& name, c10::Devic
   if (const orModule_t module = built_in_module(device)) {
     const orError_t error = orModuleGetFunction(&function, module, name.c_str());
     if (error != orErrorNotSupported) {
-      OR_CHECK(error);
+      OR_CHECK_RESULT(error, orModuleGetFunction);
     }
   }
   handle.store(function == nullptr ? kNoFunction : function, std::memory_order_release);

@@ -70,7 +70,7 @@ void Operation::launch(c10::Stream stream) {
     return;
   }
   try {
-    OR_CHECK(result);
+    OR_CHECK_RESULT(result, orLaunchKernel);
   } catch (...) {
     finish(std::current_exception(), -1);
     throw;

@@ -61,7 +61,7 @@ bool query_event(void* event) {
   if (error == orErrorNotReady) {
     return false;
   }
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orEventQuery);
   return true;
 }
 
@@ -89,7 +89,7 @@ double elapsed_time(void* start, void* end) {
   TORCH_CHECK_VALUE(
       error != orErrorInvalidValue,
       "Both events must be created with argument 'enable_timing=True': ", orGetLastErrorMessage());
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orEventElapsedTime);
   return milliseconds;
 }
 
@@ -123,7 +123,7 @@ void* open_event(const std::string& bytes, c10::DeviceIndex device) {
   const orError_t error = orEventGetDevice(opened, &found);
   if (error != orSuccess || found != device) {
     destroy_event(opened);
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orEventGetDevice);
     TORCH_CHECK_VALUE(false, "the IPC event belongs to device ", found, ", expected device ",
                       static_cast<int>(device));
   }

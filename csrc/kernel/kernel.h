@@ -69,7 +69,7 @@ void run_kernel(const char* name, c10::DeviceIndex device, Body&& body) {
   if (C10_UNLIKELY(call.thrown != nullptr)) {
     std::rethrow_exception(call.thrown);
   }
-  OR_CHECK(result);
+  OR_CHECK_RESULT(result, orRunKernel);
 }
 
 /// Enqueues `body` on the device's current stream and returns; under the blocking schedule, runs it. `name`

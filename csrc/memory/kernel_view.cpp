@@ -25,7 +25,7 @@ const std::optional<ptrdiff_t>& offset_if_any() {
     if (error == orErrorNotSupported) {
       return std::nullopt;
     }
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orGetKernelViewOffset);
     return value;
   }();
   return offset;

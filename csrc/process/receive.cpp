@@ -128,7 +128,7 @@ c10::Storage receive_storage(const SharedStorage& shared) {
     }
     TORCH_CHECK(false, message);
   }
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orIpcOpenMemHandle);
   try {
     check_length(ptr, shared.bytes);
     wait_for_sender(shared);

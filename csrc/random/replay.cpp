@@ -62,7 +62,7 @@ void launch(orStream_t stream, const orKernel& kernel, const Args& args) {
   const orError_t error = orLaunchKernel(stream, &kernel, &args, sizeof(args));
   if (error != orSuccess) {
     c10::raw::intrusive_ptr::decref(args.owner);
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orLaunchKernel);
   }
 }
 

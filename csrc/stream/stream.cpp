@@ -133,7 +133,7 @@ bool query_stream(c10::Stream stream) {
   if (error == orErrorNotReady) {
     return false;
   }
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orStreamQuery);
   return true;
 }
 

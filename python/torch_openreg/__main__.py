@@ -11,6 +11,8 @@ from importlib import import_module
 COMMANDS = {
     "api-report": "torch_openreg.api_report",
     "doctor": "torch_openreg.doctor",
+    "driver-check": "torch_openreg.driver_check",
+    "new": "torch_openreg.new",
     "ops": "torch_openreg.ops",
     "timeline": "torch_openreg.timeline",
 }

@@ -73,14 +73,21 @@ def device_name() -> str:
 
 
 def check_name() -> None:
-    name = _chosen_name()
-    if not _is_valid(name):
-        variable = os.environ.get(NAME_VARIABLE)
-        origin = NAME_VARIABLE if variable else f"the entry point of {_describe(_entries()[0])}"
-        raise LoadError(
-            f"'{name}', from {origin}, cannot be the name of a device",
-            "use 1 to 63 lower-case letters, digits and underscores, beginning with a letter",
-        )
+    variable, entries = os.environ.get(NAME_VARIABLE), _entries()
+    origin = NAME_VARIABLE if variable or not entries else f"the entry point of {_describe(entries[0])}"
+    error = name_error(_chosen_name(), origin)
+    if error is not None:
+        raise error
+
+
+def name_error(name: str, origin: str) -> LoadError | None:
+    """None if the name is valid; `origin` is its source."""
+    if _is_valid(name):
+        return None
+    return LoadError(
+        f"'{name}', from {origin}, cannot be the name of a device",
+        "use 1 to 63 lower-case letters, digits and underscores, beginning with a letter",
+    )
 
 
 def is_simulated() -> bool:

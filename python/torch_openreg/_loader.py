@@ -134,7 +134,7 @@ def _integrate(torch: Any) -> ModuleType:
         return existing
     _check_build(torch)
     _driver.check_name()
-    _check_name(torch, existing)
+    _check_name(torch)
     _check_slot(torch)
     _import_libraries(_driver.registered())
     _name_slot(torch)
@@ -159,14 +159,23 @@ def _check_build(torch: Any) -> None:
         raise mismatch
 
 
-def _check_name(torch: Any, existing: object) -> None:
+def name_conflict(torch: Any, name: str) -> LoadError | None:
+    """Whether torch uses the name already."""
+    existing = getattr(torch, name, None)
     if existing is not None:
-        raise LoadError(
-            f"torch.{DEVICE_NAME}, the attribute for the device's module, is already set to {existing!r}",
-            f"remove the code that sets torch.{DEVICE_NAME}, or choose another name for the device",
+        return LoadError(
+            f"torch.{name}, the attribute for the device's module, is already set to {existing!r}",
+            f"remove the code that sets torch.{name}, or choose another name for the device",
         )
-    if torch._C._get_privateuse1_backend_name() != DEVICE_NAME and _is_device_type(torch, DEVICE_NAME):
-        raise LoadError(f"'{DEVICE_NAME}' is a device type of torch", "choose another name for the device")
+    if torch._C._get_privateuse1_backend_name() != name and _is_device_type(torch, name):
+        return LoadError(f"'{name}' is a device type of torch", "choose another name for the device")
+    return None
+
+
+def _check_name(torch: Any) -> None:
+    conflict = name_conflict(torch, DEVICE_NAME)
+    if conflict is not None:
+        raise conflict
 
 
 def _is_device_type(torch: Any, name: str) -> bool:

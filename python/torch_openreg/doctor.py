@@ -25,6 +25,9 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 # Prefix of the child's report lines; importing torch may print other lines.
 PREFIX = "torch_openreg doctor: "
 CHILD_SECONDS = 300
+# The table "Settings" of the README; see docs/guide/driver.md. Names begin with that of the device.
+SETTINGS = ("ALLOC_CONF", "AUTOLOAD", "HOST_ENGINE", "SCHEDULE", "SEED")
+SIMULATED_SETTINGS = ("DEVICE_COUNT", "MEMORY")  # names always begin with OPENREG
 REPORT = "if the problem persists, report it with the output of this command"
 
 
@@ -178,16 +181,40 @@ def _entry_points() -> list[Finding]:
 
 
 def _environment() -> list[Finding]:
+    prefixes = {_driver.DEFAULT_NAME.upper(), _loader.DEVICE_NAME.upper()}
     relevant = re.compile(
-        rf"{AUTOLOAD}|{_loader.DEVICE_NAME.upper()}_\w+|PYTORCH_\w*ALLOC_CONF|LD_LIBRARY_PATH|LD_PRELOAD|OMP_NUM_THREADS"
+        rf"{AUTOLOAD}|({'|'.join(prefixes)})_\w+|PYTORCH_\w*ALLOC_CONF|LD_LIBRARY_PATH|LD_PRELOAD|OMP_NUM_THREADS"
     )
-    findings = []
-    for name, value in sorted(os.environ.items()):
-        if relevant.fullmatch(name):
-            off = name == AUTOLOAD and value != "1"  # torch treats every value except "1" as off
-            note = f" (off: only `import {_loader.PACKAGE}` loads the device)" if off else ""
-            findings.append(Finding("environment", f"{name}={value}{note}"))
+    findings = [
+        Finding("environment", f"{name}={value}{_note(name, value)}")
+        for name, value in sorted(os.environ.items())
+        if relevant.fullmatch(name)
+    ]
     return findings or [Finding("environment", "no relevant variable is set")]
+
+
+def _note(variable: str, value: str) -> str:
+    """Says why a variable has another effect than its name suggests. A driver may read variables of its own."""
+    default, own = f"{_driver.DEFAULT_NAME.upper()}_", f"{_loader.DEVICE_NAME.upper()}_"
+    if variable == AUTOLOAD and value != "1":  # torch treats every value except "1" as off
+        return f" (off: only `import {_loader.PACKAGE}` loads the device)"
+    if variable in (_driver.VARIABLE, _driver.NAME_VARIABLE):
+        return ""
+    prefix = own if variable.startswith(own) else default
+    if not variable.startswith(prefix):
+        return ""
+    setting = variable.removeprefix(prefix)
+    if setting in SIMULATED_SETTINGS:
+        if prefix != default:
+            return f" (not a setting; that of the simulated device is {default}{setting})"
+        return "" if _driver.is_simulated() else " (only the simulated device reads it)"
+    if setting not in SETTINGS:
+        return f" (not a setting of {_loader.PACKAGE})"
+    return (
+        ""
+        if prefix == own
+        else f" (no effect: the device is '{_loader.DEVICE_NAME}', which reads {own}{setting})"
+    )
 
 
 def _device(use: dict[str, Any]) -> Finding:

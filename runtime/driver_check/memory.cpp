@@ -39,7 +39,7 @@ size_t fill_device(const orDriver& driver, size_t block, std::vector<void*>& poi
     void* pointer = nullptr;
     const orError_t error = driver.memory_alloc(0, block, &pointer);
     if (error != orSuccess) {
-      EXPECT(orErrorOutOfMemory, error);
+      expect(error, orErrorOutOfMemory, "memory_alloc");
       return pointers.size();
     }
     REQUIRE(pointer != nullptr, "memory_alloc returned orSuccess and NULL, instead of orErrorOutOfMemory");

@@ -48,8 +48,8 @@ std::vector<std::string> broken_drivers() {
 
 TEST(DriverCheck, PassesOnGoodDrivers) {
   for (const std::string& driver :
-       {std::string(OPENREG_SIM), std::string(OPENREG_DISCRETE), test_driver("foo"), test_driver("minimal"),
-        test_driver("minimal_v4"), test_driver("minimal_future")}) {
+       {std::string(OPENREG_SIM), std::string(OPENREG_DISCRETE), test_driver("foo"), test_driver("generated"),
+        test_driver("minimal"), test_driver("minimal_v4"), test_driver("minimal_future")}) {
     const Result result = run(driver);
     EXPECT_EQ(result.code, 0) << driver << "\n" << result.output;
     EXPECT_TRUE(contains(result.output, ", 0 failed")) << result.output;
@@ -83,6 +83,13 @@ TEST(DriverCheck, FindsTheBrokenRuleOfEachBrokenDriver) {
     const Result result = run("--only " + name.substr(0, name.find(':')) + " " + test_driver("broken"));
     EXPECT_EQ(result.code, 0) << name << "\n" << result.output;
   }
+  unsetenv("BROKEN_DRIVER");
+}
+
+TEST(DriverCheck, NamesTheEntryThatFailed) {
+  setenv("BROKEN_DRIVER", "memory-exhaustion: another code", 1);
+  const Result result = run("--only memory-exhaustion " + test_driver("broken"));
+  EXPECT_TRUE(contains(result.output, "memory_alloc returned")) << result.output;
   unsetenv("BROKEN_DRIVER");
 }
 

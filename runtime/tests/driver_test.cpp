@@ -246,6 +246,19 @@ TEST(DriverDeathTest, SuccessWithoutMemoryIsAnError) {
   unsetenv("BROKEN_DRIVER");
 }
 
+TEST(DriverDeathTest, UnknownErrorCodesKeepTheirNumber) {
+  for (const auto& [change, text] :
+       {std::pair{"unknown error", "error code 4711 of the driver: unrecognized error code"},
+        std::pair{"unknown error with a message", "error code 4711 of the driver: the channel is closed"}}) {
+    setenv("BROKEN_DRIVER", change, 1);
+    with_driver(test_driver("broken"), [&] {
+      void* memory = nullptr;
+      EXPECT_FAILS(static_cast<orError_t>(4711), orMalloc(&memory, 100), text);
+    });
+  }
+  unsetenv("BROKEN_DRIVER");
+}
+
 TEST(DriverDeathTest, MemoryThatCannotBeFreedStaysUsable) {
   setenv("BROKEN_DRIVER", "first free fails", 1);
   with_driver(test_driver("broken"), [] {

@@ -118,7 +118,7 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   const orError_t error = submit_kernel(stream, kernel, &self, sizeof(self), captured);
   if (C10_UNLIKELY(error != orSuccess)) {
     recycle(this);
-    OR_CHECK(error);
+    OR_CHECK_RESULT(error, orLaunchKernel);
   }
 }
 

@@ -78,7 +78,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     }();
     const bool may_wait = waited != orErrorNotPermitted;
     if (may_wait) {
-      OR_CHECK(waited);
+      OR_CHECK_RESULT(waited, orDeviceSynchronize);
     }
     lock.lock();
     ++stats_.num_sync_all_streams;
@@ -96,7 +96,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
   if (orGetErrorClass(error) == orClassOutOfMemory) {
     throw_out_of_memory(requested, length, context, lock);
   }
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orMalloc);
   Block* block = make_block(ptr, length, stream, home, size <= kLargestSmall);
   track_segment(block, context);
   if (C10_LIKELY(caching_)) {
@@ -245,7 +245,7 @@ void Pool::release_segments(const std::vector<Block*>& segments, Lock& lock) {
   }
   lock.lock();
   if (failed != orErrorNotPermitted) {
-    OR_CHECK(failed);
+    OR_CHECK_RESULT(failed, orFree);
   }
 }
 

@@ -38,6 +38,7 @@ void bind_profiler(py::module_& m) {
   m.def("range_start", wrap_pybind_function_no_gil(openreg::range_start));
   m.def("range_end", wrap_pybind_function_no_gil(openreg::range_end));
   m.def("mark", wrap_pybind_function_no_gil(openreg::mark));
-  m.def("start_recording", wrap_pybind_function_no_gil([] { OR_CHECK(openreg::start_recording()); }));
+  m.def("start_recording",
+        wrap_pybind_function_no_gil([] { OR_CHECK_RESULT(openreg::start_recording(), orTraceSubscribe); }));
   m.def("stop_recording", wrap_pybind_function_no_gil(stop_recording));
 }

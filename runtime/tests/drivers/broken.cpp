@@ -103,6 +103,16 @@ const Change kChanges[] = {
     // ---- Found by the runtime in use.
     {"no memory",
      [] { table.memory_alloc = [](int, size_t, void** ptr) { return *ptr = nullptr, orSuccess; }; }},
+    {"unknown error",
+     [] { table.memory_alloc = [](int, size_t, void**) { return static_cast<orError_t>(4711); }; }},
+    {"unknown error with a message",
+     [] {
+       table.init = &keep_host;
+       table.memory_alloc = [](int, size_t, void**) {
+         host->report("the channel is closed");
+         return static_cast<orError_t>(4711);
+       };
+     }},
     {"first free fails",
      [] {
        table.memory_free = [](int device, void* ptr, size_t size) {
