@@ -16,7 +16,7 @@ from upstream.distributed_tests import Patcher, error_of_a_rank
 from upstream.expected import Expected, Group, judge
 from upstream.report import page
 from upstream.results import Result, Store
-from upstream.runner import cpu_seconds
+from upstream.runner import cpu_seconds, waiting_seconds
 from upstream.selection import Selection, parse_shard
 from upstream.suite import choose
 from upstream.suite import test_files as files_of
@@ -345,6 +345,33 @@ def test_cpu_seconds_of_a_session_grow_only_while_it_computes():
         for session in sessions.values():
             session.kill()
             session.wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waiting")
+def test_waiting_seconds_of_a_session_grow_only_while_it_waits_for_a_core():
+    core = min(os.sched_getaffinity(0))
+    busy = f"import os; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
+    programs = {"first": busy, "second": busy, "idle": "import time; print(flush=True); time.sleep(600)"}
+    sessions = {
+        name: subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE)
+        for name, code in programs.items()
+    }
+    try:
+        for session in sessions.values():
+            session.stdout.readline()
+        before = {name: waiting_seconds(session.pid) for name, session in sessions.items()}
+
+        def waited(name: str) -> float:
+            return waiting_seconds(sessions[name].pid) - before[name]
+
+        end = time.monotonic() + 60
+        while waited("first") < 0.5 and time.monotonic() < end:
+            time.sleep(0.1)
+        assert waited("first") >= 0.5 > waited("idle")
+    finally:
+        for session in sessions.values():
+            session.kill()
+            session.communicate()
 
 
 def test_the_expected_failures_can_be_read():

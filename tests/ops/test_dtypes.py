@@ -58,6 +58,36 @@ def test_dtypes_that_only_cuda_supports(name, dtype):
             torch.testing.assert_close(a.cpu(), b.to(a.dtype), rtol=4e-2, atol=5e-2, equal_nan=True)
 
 
+WITH_COMPLEX_NUMBERS = {
+    "pow.Scalar": lambda x: torch.pow(1 + 1j, x),
+    "pow.Tensor_Scalar": lambda x: torch.pow(x, 1 + 1j),
+    "pow.Tensor_Tensor": lambda x: torch.pow(x, torch.tensor(1 + 1j, device=x.device)),
+    "pow.Scalar_out": lambda x: torch.pow(1 + 1j, x, out=x.new_empty(3, dtype=torch.complex32)),
+    "div.Tensor": lambda x: x / (1 + 1j),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WITH_COMPLEX_NUMBERS)
+def test_a_complex_number_and_a_half_tensor_give_complex32(name):
+    function = WITH_COMPLEX_NUMBERS[name]
+    x = torch.tensor([1.0, 1.5, 3.0])
+    result = function(x.half().to("openreg"))
+    assert result.dtype == torch.complex32
+    torch.testing.assert_close(
+        result.cpu().to(torch.complex64), function(x).to(torch.complex64), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_a_half_tensor_cannot_hold_complex_results():
+    x = torch.ones(3, dtype=torch.float16, device="openreg")
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.pow_(1j)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.div_(1j)
+    assert x.tolist() == [1, 1, 1]
+
+
 CHECKED = [
     pytest.param(name, id=name)
     for name, op in OPERATORS.items()

@@ -30,10 +30,12 @@ COLLECTION_LIMIT = 900.0
 # The run of a file ends after this many workers in a row that produce no result.
 MAX_WORKERS_WITHOUT_RESULT = 3
 
-# A test that uses the CPU may take this many times longer than the limit, for machines with other work.
+# A test that runs, or waits for a core that other programs use, may take this many times longer than the limit. While
+# it mostly waits for a core, it has no limit.
 BUSY_FACTOR = 6.0
 BUSY_PERIOD = 5.0
 BUSY_SHARE = 0.02
+STARVED_SHARE = 0.5
 
 # Set when the run is interrupted: workers are killed, and their current tests have no result.
 stopping = threading.Event()
@@ -116,18 +118,22 @@ class Worker:
             if stopping.is_set():
                 return
             waited = time.monotonic() - last
-            if waited > limit() and (waited > BUSY_FACTOR * limit() or not self._is_busy()):
+            if waited > limit() and self._is_stuck(waited > BUSY_FACTOR * limit()):
                 # On SIGABRT, faulthandler writes the stacks to the log.
                 self._signal(signal.SIGABRT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(10)
                 raise TimeoutError
 
-    def _is_busy(self) -> bool:
-        """Whether the worker or its children use the CPU: then the test is slow, or the machine is."""
-        before = cpu_seconds(self.process.pid)
+    def _is_stuck(self, very_long: bool) -> bool:
+        """Whether the worker and its children neither run nor wait for a core; after a very long time, do not wait."""
+        running, waiting = cpu_seconds(self.process.pid), waiting_seconds(self.process.pid)
         time.sleep(BUSY_PERIOD)
-        return cpu_seconds(self.process.pid) - before > BUSY_SHARE * BUSY_PERIOD
+        running = cpu_seconds(self.process.pid) - running
+        waiting = waiting_seconds(self.process.pid) - waiting
+        if very_long:
+            return waiting < STARVED_SHARE * BUSY_PERIOD
+        return running + waiting < BUSY_SHARE * BUSY_PERIOD
 
     def ending(self) -> str:
         """Describes how the process ended."""
@@ -135,15 +141,29 @@ class Worker:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
-def cpu_seconds(session: int) -> float:
-    """CPU time of the processes of a session that exist now. Linux only."""
-    ticks = 0
+def session_stats(session: int) -> Iterator[tuple[Path, list[str]]]:
+    """The processes of a session that exist now: folder in /proc, and fields of `stat` after the name. Linux only."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # the process has ended
-            fields = stat.read_text().rpartition(")")[2].split()  # after the name, which may contain spaces
+            fields = stat.read_text().rpartition(")")[2].split()  # the name may contain spaces
             if int(fields[3]) == session:
-                ticks += int(fields[11]) + int(fields[12])
+                yield stat.parent, fields
+
+
+def cpu_seconds(session: int) -> float:
+    """CPU time of the processes of a session."""
+    ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in session_stats(session))
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def waiting_seconds(session: int) -> float:
+    """Time that the threads of a session could run but waited for a core. 0 if the kernel does not count it."""
+    nanoseconds = 0
+    for folder, _ in session_stats(session):
+        for statistics in (folder / "task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                nanoseconds += int(statistics.read_text().split()[1])
+    return nanoseconds * 1e-9
 
 
 def fault_message(log: Path, start: int, length: int = 2000) -> str:

@@ -3,9 +3,11 @@
 #include "common/map_tensors.h"
 
 #include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,26 +34,58 @@ bool has(uint64_t dtypes, const at::Tensor& tensor) {
   return tensor.defined() && ((dtypes >> static_cast<int>(tensor.scalar_type())) & 1) != 0;
 }
 
+bool is_complex(const c10::IValue& value) {
+  return value.isComplexDouble() ||
+         (value.isTensor() && value.toTensor().defined() && value.toTensor().is_complex());
+}
+
+// Whether Half tensors and a complex number promote to ComplexHalf.
+bool promotes_to_complex_half(const OpTraits& traits, const torch::jit::Stack& stack) {
+  const std::span arguments(stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end());
+  const auto is_half = [](const c10::IValue& value) {
+    return value.isTensor() && has(dtypes::kHalf, value.toTensor());
+  };
+  if (!std::ranges::any_of(arguments, is_half) || !std::ranges::any_of(arguments, is_complex)) {
+    return false;
+  }
+  at::native::ResultTypeState state;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].isTensor() && arguments[i].toTensor().defined() && !traits.is_out[i]) {
+      state = at::native::update_result_type_state(arguments[i].toTensor(), state);
+    } else if (arguments[i].isComplexDouble()) {
+      state = at::native::update_result_type_state(arguments[i].toScalar(), state);
+    }
+  }
+  return at::native::result_type(state) == ScalarType::ComplexHalf;
+}
+
+// The dtypes to upcast in this call.
+uint64_t dtypes_to_upcast(const OpTraits& traits, const torch::jit::Stack& stack) {
+  const uint64_t listed = traits.rules.dtypes;
+  if ((listed & dtypes::kComplexHalf) != 0 && promotes_to_complex_half(traits, stack)) {
+    return listed | dtypes::kHalf;
+  }
+  const bool found = std::any_of(
+      stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end(),
+      [&](const c10::IValue& value) { return value.isTensor() && has(listed, value.toTensor()); });
+  return found ? listed : 0;
+}
+
 }  // namespace
 
 bool needs_upcast(const OpTraits& traits, const torch::jit::Stack& stack) {
-  const size_t begin = stack.size() - traits.arguments;
-  for (size_t i = begin; i < stack.size(); ++i) {
-    if (stack[i].isTensor() && has(traits.rules.dtypes, stack[i].toTensor())) {
-      return true;
-    }
-  }
-  return false;
+  return dtypes_to_upcast(traits, stack) != 0;
 }
 
 void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - traits.arguments;
+  const uint64_t narrow_dtypes = dtypes_to_upcast(traits, *stack);
   const torch::jit::Stack given(stack->begin() + static_cast<ptrdiff_t>(begin), stack->end());
   // Results in the wide dtype are cast back to this one. A call does not mix Half and BFloat16.
   ScalarType narrow = ScalarType::Undefined;
   for (size_t i = 0; i < traits.arguments; ++i) {
     (*stack)[begin + i] = map_tensors(given[i], [&](const at::Tensor& tensor) {
-      if (!has(traits.rules.dtypes, tensor)) {
+      if (!has(narrow_dtypes, tensor)) {
         return tensor;
       }
       narrow = tensor.scalar_type();
@@ -77,7 +111,7 @@ void run_upcast(const c10::OperatorHandle& op, const OpTraits& traits, torch::ji
     return made;
   };
   for (size_t i = 0; i < traits.arguments; ++i) {
-    if (traits.written[i] && given[i].isTensor() && has(traits.rules.dtypes, given[i].toTensor())) {
+    if (traits.written[i] && given[i].isTensor() && has(narrow_dtypes, given[i].toTensor())) {
       at::native::resize_output(given[i].toTensor(), wide[i].toTensor().sizes());
       given[i].toTensor().copy_(wide[i].toTensor());
     }

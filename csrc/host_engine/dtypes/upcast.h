@@ -12,7 +12,7 @@
 
 namespace openreg {
 
-/// Whether this call has a tensor argument with a dtype that needs an upcast for this operator.
+/// Whether this call has a tensor argument, or computes, in a dtype that needs an upcast for this operator.
 bool needs_upcast(const OpTraits& traits, const torch::jit::Stack& stack);
 
 /// Calls the operator in a wider dtype and casts the results back.
