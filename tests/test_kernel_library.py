@@ -100,8 +100,8 @@ def test_gradients(function, dtype):
 
 
 def test_other_dtypes_fall_back():
-    """The driver has no arithmetic for small integers."""
-    a = torch.arange(6, dtype=torch.int16)
+    """The kernel library has no complex numbers."""
+    a = torch.ones(6, dtype=torch.complex64)
     check(torch.neg, a, falls_back=True)
     check(torch.add, a, a, falls_back=True)
     check(torch.add, torch.ones(3, dtype=torch.complex64), torch.ones(3), falls_back=True)
@@ -253,7 +253,8 @@ def test_numbers_of_the_host(dtype):
     if dtype.is_floating_point:
         zeros = torch.tensor([0.0, -0.0, 1.0, float("inf"), float("nan")], dtype=dtype)
         for number in (0.0, -1.0, float("inf"), float("nan"), 1e-40):
-            check(lambda t, n=number: torch.signbit((t * n).cpu()).to(t.device), zeros)
+            # The sign of a NaN is that of the processor.
+            check(lambda t, n=number: torch.signbit((t * n).cpu().nan_to_num()).to(t.device), zeros)
             check(lambda t, n=number: t / n, zeros)
 
 

@@ -74,7 +74,7 @@ def test_silu_and_clamp_and_pow(dtype) -> None:
     check_gradients(lambda t: t.clamp(-1, 2), a)
     check(lambda t: t.clamp(min=0.5), a)
     check(lambda t: t.clamp_max(0.5), a)
-    check(lambda t: t.clamp(max=float("nan")), a)
+    check(lambda t: t.clamp_max(float("nan")), a)
     for exponent in (2, 3, 0.5, -0.5, -1, 1.7, 0):
         check(lambda t, e=exponent: t.abs().add(0.5) ** e, a, **tolerances)
     check_gradients(lambda t: t**2, a)
@@ -174,7 +174,7 @@ def test_embedding(dtype) -> None:
 def test_an_index_that_is_out_of_range() -> None:
     weight = torch.ones(3, 2, device="openreg")
     nn.embedding(torch.tensor([1, 7], device="openreg"), weight)
-    with pytest.raises(torch.AcceleratorError, match="index out of range: 7, for a dimension of size 3"):
+    with pytest.raises(torch.AcceleratorError, match="index out of range: 7|index 7 is out of range"):
         torch.openreg.synchronize()
     assert weight.sum().item() == 6
 
