@@ -8,6 +8,7 @@
 // Note [Synchronous copies]
 // If kernels are host code, a synchronous copy is a kernel that runs on the calling thread: on an idle stream
 // it needs no other thread.
+#include "faults.h"
 #include "run.h"
 #include "runtime.h"
 #include "trace.h"
@@ -240,12 +241,33 @@ orError_t fill(Runtime& runtime, const char* function, void* ptr, int value, siz
   return from_driver(runtime.driver().stream_synchronize(pin->driver));
 }
 
+// As with_runtime, for a copy, which a fault rule may corrupt. `wait`: the copy is done when the body
+// returns.
+template <typename Body>
+orError_t with_copy(Call call, orStream_t stream, void* dst, bool wait, Body&& body) noexcept {
+  return noexcept_boundary([&]() -> orError_t {
+    orError_t error = orSuccess;
+    Corruption corruption;
+    Runtime* runtime = Runtime::enter_ready();
+    if (!runtime) [[unlikely]] {
+      const Call written = call;  // only here, so that `call` stays in registers
+      runtime = Runtime::enter_call(written, error, &corruption);
+      if (!runtime) return error;
+    }
+    error = body(*runtime);
+    if (!corruption.present || error) [[likely]]
+      return error;
+    return corrupt_copy(*runtime, corruption, stream, dst, call.size, wait);
+  });
+}
+
 }  // namespace
 
 extern "C" {
 
 orError_t orMemcpy(void* dst, const void* src, size_t size, orMemcpyKind kind) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  const Call call = {EntryPoint::orMemcpy, dst, size, src};
+  return with_copy(call, nullptr, dst, true, [&](Runtime& runtime) -> orError_t {
     if (size == 0) return orSuccess;
     Side to, from;
     OR_RETURN_IF_ERROR(look_up(runtime, "orMemcpy", "destination", dst, size, to));
@@ -261,7 +283,8 @@ orError_t orMemcpy(void* dst, const void* src, size_t size, orMemcpyKind kind) {
 }
 
 orError_t orMemcpyAsync(void* dst, const void* src, size_t size, orMemcpyKind kind, orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  const Call call = {EntryPoint::orMemcpyAsync, stream, size};
+  return with_copy(call, stream, dst, false, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     if (size == 0) return orSuccess;
@@ -276,26 +299,30 @@ orError_t orMemcpyAsync(void* dst, const void* src, size_t size, orMemcpyKind ki
 }
 
 orError_t orMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t size) {
-  return with_runtime([&](Runtime& runtime) {
+  const Call call = {EntryPoint::orMemcpyPeer, dst, size, src};
+  return with_copy(call, nullptr, dst, true, [&](Runtime& runtime) {
     return copy_peer(runtime, "orMemcpyPeer", dst, dst_device, src, src_device, size, nullptr, true);
   });
 }
 
 orError_t orMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t size,
                             orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) {
+  const Call call = {EntryPoint::orMemcpyPeerAsync, stream, size};
+  return with_copy(call, stream, dst, false, [&](Runtime& runtime) {
     return copy_peer(runtime, "orMemcpyPeerAsync", dst, dst_device, src, src_device, size, stream, false);
   });
 }
 
 orError_t orMemset(void* ptr, int value, size_t size) {
-  return with_runtime(
-      [&](Runtime& runtime) { return fill(runtime, "orMemset", ptr, value, size, nullptr, true); });
+  return with_runtime({EntryPoint::orMemset, ptr, size}, [&](Runtime& runtime) {
+    return fill(runtime, "orMemset", ptr, value, size, nullptr, true);
+  });
 }
 
 orError_t orMemsetAsync(void* ptr, int value, size_t size, orStream_t stream) {
-  return with_runtime(
-      [&](Runtime& runtime) { return fill(runtime, "orMemsetAsync", ptr, value, size, stream, false); });
+  return with_runtime({EntryPoint::orMemsetAsync, stream, size}, [&](Runtime& runtime) {
+    return fill(runtime, "orMemsetAsync", ptr, value, size, stream, false);
+  });
 }
 
 }  // extern "C"

@@ -54,8 +54,13 @@ orError_t fail(orError_t code, const char* format, ...) {
   return code;
 }
 
-orError_t not_ready() {
-  thread_state.message = entry(orErrorNotReady).text;
+orError_t not_ready(const char* message) {
+  ThreadState& state = thread_state;
+  state.message = entry(orErrorNotReady).text;
+  if (message) {
+    std::snprintf(state.buffer, sizeof(state.buffer), "%s", message);
+    state.message = state.buffer;
+  }
   return orErrorNotReady;
 }
 

@@ -13,8 +13,8 @@ namespace openreg {
 /// Sets the last error and the message of this thread; returns the code.
 [[nodiscard]] [[gnu::format(printf, 2, 3)]] orError_t fail(orError_t code, const char* format, ...);
 
-/// Returns orErrorNotReady with its general text; does not set the last error.
-[[nodiscard]] orError_t not_ready();
+/// Returns orErrorNotReady with a message, or its general text; does not set the last error.
+[[nodiscard]] orError_t not_ready(const char* message = nullptr);
 
 /// orHost.report: sets the message of the error that the driver is about to return.
 void report_from_driver(const char* message);

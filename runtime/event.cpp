@@ -4,13 +4,9 @@
 
 using namespace openreg;
 
-extern "C" {
+namespace {
 
-orError_t orEventCreate(orEvent_t* event) {
-  return orEventCreateWithFlags(event, orEventDefault);
-}
-
-orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
+orError_t create(EntryPoint entry, orEvent_t* event, unsigned flags) {
   if (!event) return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
   constexpr unsigned kKnown = orEventDisableTiming | orEventInterprocess | orEventExternal;
   if (flags & ~kKnown) {
@@ -21,7 +17,7 @@ orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
     return fail(orErrorInvalidValue,
                 "orEventCreateWithFlags: an interprocess event has no timing; add orEventDisableTiming");
   }
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({entry}, [&](Runtime& runtime) -> orError_t {
     if ((flags & orEventInterprocess) && !runtime.has_capability(OR_CAP_IPC)) {
       return fail(orErrorNotSupported, "the driver '%s' cannot share events between processes",
                   runtime.driver().name);
@@ -35,12 +31,25 @@ orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
   });
 }
 
+}  // namespace
+
+extern "C" {
+
+orError_t orEventCreate(orEvent_t* event) {
+  return create(EntryPoint::orEventCreate, event, orEventDefault);
+}
+
+orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
+  return create(EntryPoint::orEventCreateWithFlags, event, flags);
+}
+
 orError_t orEventDestroy(orEvent_t event) {
-  return with_runtime([&](Runtime& runtime) { return runtime.destroy_event(event); });
+  return with_runtime({EntryPoint::orEventDestroy, event},
+                      [&](Runtime& runtime) { return runtime.destroy_event(event); });
 }
 
 orError_t orEventRecord(orEvent_t event, orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orEventRecord, stream}, [&](Runtime& runtime) -> orError_t {
     EventPin event_pin;
     StreamPin stream_pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, event_pin));
@@ -57,7 +66,7 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
 
 orError_t orEventGetDevice(orEvent_t event, int* device) {
   if (!device) return fail(orErrorInvalidValue, "orEventGetDevice: device is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orEventGetDevice, event}, [&](Runtime& runtime) -> orError_t {
     EventPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
     *device = pin->device;
@@ -66,7 +75,7 @@ orError_t orEventGetDevice(orEvent_t event, int* device) {
 }
 
 orError_t orEventQuery(orEvent_t event) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orEventQuery, event}, [&](Runtime& runtime) -> orError_t {
     EventPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
     return from_driver(runtime.driver().event_query(pin->driver));
@@ -74,7 +83,7 @@ orError_t orEventQuery(orEvent_t event) {
 }
 
 orError_t orEventSynchronize(orEvent_t event) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orEventSynchronize, event}, [&](Runtime& runtime) -> orError_t {
     EventPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
     SynchronizeTrace trace("orEventSynchronize", "event synchronize", pin->device, 0);
@@ -84,7 +93,7 @@ orError_t orEventSynchronize(orEvent_t event) {
 
 orError_t orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end) {
   if (!milliseconds) return fail(orErrorInvalidValue, "orEventElapsedTime: milliseconds is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orEventElapsedTime, start}, [&](Runtime& runtime) -> orError_t {
     EventPin start_pin;
     EventPin end_pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(start, start_pin));

@@ -64,7 +64,7 @@ orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode) {
   if (mode < orCaptureGlobal || mode > orCaptureRelaxed) {
     return fail(orErrorInvalidValue, "orStreamBeginCapture: invalid capture mode %d", static_cast<int>(mode));
   }
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamBeginCapture, stream}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_graphs(runtime));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
@@ -74,7 +74,7 @@ orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode) {
 
 orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
   if (!graph) return fail(orErrorInvalidValue, "orStreamEndCapture: graph is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamEndCapture, stream}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_graphs(runtime));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
@@ -90,7 +90,7 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
 
 orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id) {
   if (!status) return fail(orErrorInvalidValue, "orStreamIsCapturing: status is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamIsCapturing, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     *status = orCaptureNone;
@@ -105,7 +105,7 @@ orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64
 
 orError_t orStreamFollowsEvent(orStream_t stream, orEvent_t event, int* follows) {
   if (!follows) return fail(orErrorInvalidValue, "orStreamFollowsEvent: follows is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamFollowsEvent, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin stream_pin;
     EventPin event_pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
@@ -118,7 +118,7 @@ orError_t orStreamFollowsEvent(orStream_t stream, orEvent_t event, int* follows)
 
 orError_t orStreamCheckUncaptured(orStream_t stream, const char* what) {
   if (!what) return fail(orErrorInvalidValue, "orStreamCheckUncaptured: what is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamCheckUncaptured, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     if (!runtime.driver().stream_check_uncaptured) return orSuccess;
@@ -128,7 +128,7 @@ orError_t orStreamCheckUncaptured(orStream_t stream, const char* what) {
 
 orError_t orDeviceCheckUncaptured(const char* what) {
   if (!what) return fail(orErrorInvalidValue, "orDeviceCheckUncaptured: what is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orDeviceCheckUncaptured}, [&](Runtime& runtime) -> orError_t {
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
     if (!runtime.driver().device_check_uncaptured) return orSuccess;
@@ -137,7 +137,7 @@ orError_t orDeviceCheckUncaptured(const char* what) {
 }
 
 orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orGraphLaunch, stream}, [&](Runtime& runtime) -> orError_t {
     GraphPin graph_pin;
     StreamPin stream_pin;
     OR_RETURN_IF_ERROR(runtime.pin_graph(graph, graph_pin));
@@ -155,12 +155,13 @@ orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
 }
 
 orError_t orGraphDestroy(orGraph_t graph) {
-  return with_runtime([&](Runtime& runtime) { return runtime.destroy_graph(graph); });
+  return with_runtime({EntryPoint::orGraphDestroy, graph},
+                      [&](Runtime& runtime) { return runtime.destroy_graph(graph); });
 }
 
 orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count) {
   if (!count) return fail(orErrorInvalidValue, "orGraphGetNodeCount: count is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orGraphGetNodeCount, graph}, [&](Runtime& runtime) -> orError_t {
     GraphPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_graph(graph, pin));
     *count = pin->nodes;
@@ -170,7 +171,7 @@ orError_t orGraphGetNodeCount(orGraph_t graph, size_t* count) {
 
 orError_t orGraphGetNode(orGraph_t graph, size_t index, orGraphNode* node) {
   if (!node) return fail(orErrorInvalidValue, "orGraphGetNode: node is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orGraphGetNode, graph}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(
         check_struct_size("orGraphGetNode", "orGraphNode", node->struct_size, sizeof(orGraphNode)));
     GraphPin pin;

@@ -52,7 +52,7 @@ extern "C" {
 orError_t orIpcGetMemHandle(orIpcMemHandle_t* handle, void* ptr, size_t size) {
   if (!handle) return fail(orErrorInvalidValue, "orIpcGetMemHandle: handle is NULL");
   if (size == 0) return fail(orErrorInvalidValue, "orIpcGetMemHandle: size is 0");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcGetMemHandle, ptr, size}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_capability(runtime));
     const PointerInfo info = runtime.allocations.find(ptr);
     const Allocation& allocation = info.allocation;
@@ -81,7 +81,7 @@ orError_t orIpcGetMemHandle(orIpcMemHandle_t* handle, void* ptr, size_t size) {
 
 orError_t orIpcRetireMemHandle(const orIpcMemHandle_t* handle) {
   if (!handle) return fail(orErrorInvalidValue, "orIpcRetireMemHandle: handle is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcRetireMemHandle}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_capability(runtime));
     return from_driver(runtime.driver().ipc_retire(handle));
   });
@@ -90,7 +90,7 @@ orError_t orIpcRetireMemHandle(const orIpcMemHandle_t* handle) {
 orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle) {
   if (!ptr || !handle)
     return fail(orErrorInvalidValue, "orIpcOpenMemHandle: %s is NULL", ptr ? "handle" : "ptr");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcOpenMemHandle}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_capability(runtime));
     runtime.mark_used();
     orDriverIpcMemory memory{};
@@ -112,7 +112,7 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle) {
 }
 
 orError_t orIpcCloseMemHandle(void* ptr) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcCloseMemHandle, ptr}, [&](Runtime& runtime) -> orError_t {
     Allocation import;
     OR_RETURN_IF_ERROR(find_import(runtime, "orIpcCloseMemHandle", ptr, import));
     OR_RETURN_IF_ERROR(runtime.drain_all());  // work of any device may use the memory
@@ -121,7 +121,7 @@ orError_t orIpcCloseMemHandle(void* ptr) {
 }
 
 orError_t orIpcCloseMemHandleAsync(void* ptr, orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcCloseMemHandleAsync, stream}, [&](Runtime& runtime) -> orError_t {
     Allocation import;
     OR_RETURN_IF_ERROR(find_import(runtime, "orIpcCloseMemHandleAsync", ptr, import));
     StreamPin pin;
@@ -132,7 +132,7 @@ orError_t orIpcCloseMemHandleAsync(void* ptr, orStream_t stream) {
 
 orError_t orIpcGetEventHandle(orIpcEventHandle_t* handle, orEvent_t event) {
   if (!handle) return fail(orErrorInvalidValue, "orIpcGetEventHandle: handle is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcGetEventHandle, event}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_capability(runtime));
     EventPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_event(event, pin));
@@ -150,7 +150,7 @@ orError_t orIpcOpenEventHandle(orEvent_t* event, const orIpcEventHandle_t* handl
   if (!event || !handle) {
     return fail(orErrorInvalidValue, "orIpcOpenEventHandle: %s is NULL", event ? "handle" : "event");
   }
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orIpcOpenEventHandle}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_capability(runtime));
     uint64_t opened = 0;
     OR_RETURN_IF_ERROR(runtime.open_event(*handle, opened));

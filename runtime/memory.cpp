@@ -65,7 +65,7 @@ extern "C" {
 
 orError_t orMalloc(void** ptr, size_t size) {
   if (!ptr) return fail(orErrorInvalidValue, "orMalloc: ptr is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orMalloc, nullptr, size}, [&](Runtime& runtime) -> orError_t {
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
     if (size == 0) {
@@ -96,7 +96,7 @@ orError_t orMalloc(void** ptr, size_t size) {
 }
 
 orError_t orFree(void* ptr) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orFree, ptr}, [&](Runtime& runtime) -> orError_t {
     if (!ptr) return orSuccess;
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kDevice, found)) {
@@ -129,7 +129,7 @@ orError_t orFree(void* ptr) {
 
 orError_t orMallocHost(void** ptr, size_t size) {
   if (!ptr) return fail(orErrorInvalidValue, "orMallocHost: ptr is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orMallocHost, nullptr, size}, [&](Runtime& runtime) -> orError_t {
     if (size == 0) {
       *ptr = nullptr;
       return orSuccess;
@@ -150,7 +150,7 @@ orError_t orMallocHost(void** ptr, size_t size) {
 }
 
 orError_t orFreeHost(void* ptr) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orFreeHost}, [&](Runtime& runtime) -> orError_t {
     if (!ptr) return orSuccess;
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kPinned, found)) {
@@ -169,7 +169,7 @@ orError_t orFreeHost(void* ptr) {
 orError_t orHostRegister(void* ptr, size_t size) {
   if (!ptr) return fail(orErrorInvalidValue, "orHostRegister: ptr is NULL");
   if (size == 0) return fail(orErrorInvalidValue, "orHostRegister: size is 0");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orHostRegister, nullptr, size}, [&](Runtime& runtime) -> orError_t {
     const auto base = reinterpret_cast<uintptr_t>(ptr);
     if (size > UINTPTR_MAX - base) {
       return fail(orErrorInvalidValue, "orHostRegister: %zu bytes from %p exceed the address space", size,
@@ -188,7 +188,7 @@ orError_t orHostRegister(void* ptr, size_t size) {
 }
 
 orError_t orHostUnregister(void* ptr) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orHostUnregister}, [&](Runtime& runtime) -> orError_t {
     PointerInfo found;
     if (!runtime.allocations.claim(ptr, AllocationKind::kRegistered, found)) {
       return fail_free("orHostUnregister", "orHostRegister", ptr, AllocationKind::kRegistered, found);
@@ -204,7 +204,7 @@ orError_t orHostUnregister(void* ptr) {
 
 orError_t orMemGetInfo(size_t* free, size_t* total) {
   if (!free || !total) return fail(orErrorInvalidValue, "orMemGetInfo: %s is NULL", free ? "total" : "free");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orMemGetInfo}, [&](Runtime& runtime) -> orError_t {
     int index;
     OR_RETURN_IF_ERROR(runtime.current_device(index));
     Device& device = runtime.device(index);
@@ -219,7 +219,7 @@ orError_t orMemGetInfo(size_t* free, size_t* total) {
 
 orError_t orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr) {
   if (!attributes) return fail(orErrorInvalidValue, "orPointerGetAttributes: attributes is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orPointerGetAttributes, ptr}, [&](Runtime& runtime) -> orError_t {
     const uint32_t size = attributes->struct_size;
     OR_RETURN_IF_ERROR(check_struct_size("orPointerGetAttributes", "orPointerAttributes", size,
                                          sizeof(orPointerAttributes)));

@@ -35,7 +35,7 @@ orError_t orModuleLoad(orModule_t* module, const void* image, size_t size) {
   if ((image == nullptr) != (size == 0)) {
     return fail(orErrorInvalidValue, "orModuleLoad: the image is %p, with %zu bytes", image, size);
   }
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orModuleLoad, nullptr, size}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(runtime.check_device_code("orModuleLoad"));
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
@@ -47,7 +47,7 @@ orError_t orModuleLoad(orModule_t* module, const void* image, size_t size) {
 }
 
 orError_t orModuleUnload(orModule_t module) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orModuleUnload, module}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(runtime.check_device_code("orModuleUnload"));
     const auto handle = reinterpret_cast<uint64_t>(module);
     const ModulePin pin = runtime.modules.pin(handle);
@@ -59,7 +59,7 @@ orError_t orModuleGetFunction(orFunction_t* function, orModule_t module, const c
   if (!function || !name) {
     return fail(orErrorInvalidValue, "orModuleGetFunction: %s is NULL", function ? "name" : "function");
   }
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orModuleGetFunction, module}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(runtime.check_device_code("orModuleGetFunction"));
     const auto handle = reinterpret_cast<uint64_t>(module);
     const ModulePin pin = runtime.modules.pin(handle);
@@ -74,7 +74,8 @@ orError_t orModuleGetFunction(orFunction_t* function, orModule_t module, const c
 
 orError_t orLaunchFunction(orFunction_t function, const orLaunchConfig* config, const void* args,
                            size_t args_size, orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  const Call call = {EntryPoint::orLaunchFunction, stream, 0, function};
+  return with_runtime(call, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(runtime.check_device_code("orLaunchFunction"));
     OR_RETURN_IF_ERROR(check_config(config));
     if (!args && args_size) {
@@ -107,7 +108,7 @@ orError_t orLaunchFunction(orFunction_t function, const orLaunchConfig* config, 
 
 orError_t orStreamGetNativeHandle(orStream_t stream, void** handle) {
   if (!handle) return fail(orErrorInvalidValue, "orStreamGetNativeHandle: handle is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetNativeHandle, stream}, [&](Runtime& runtime) -> orError_t {
     const orDriver& driver = runtime.driver();
     if (!driver.stream_native_handle) {
       return fail(orErrorNotSupported,
@@ -121,7 +122,7 @@ orError_t orStreamGetNativeHandle(orStream_t stream, void** handle) {
 
 orError_t orDeviceGetNativeHandle(int device, void** handle) {
   if (!handle) return fail(orErrorInvalidValue, "orDeviceGetNativeHandle: handle is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orDeviceGetNativeHandle, device}, [&](Runtime& runtime) -> orError_t {
     const orDriver& driver = runtime.driver();
     if (!driver.device_native_handle) {
       return fail(orErrorNotSupported,

@@ -1,6 +1,7 @@
 #include "runtime.h"
 
 #include "driver.h"
+#include "faults.h"
 #include "trace.h"
 
 #include <algorithm>
@@ -66,6 +67,7 @@ void destroy_driver_module(const ModuleInfo& info) {
 std::atomic<Runtime::State> Runtime::state_{State::kUnused};
 Runtime* Runtime::instance_ = nullptr;
 std::mutex Runtime::start_mutex_;
+std::atomic<bool> Runtime::faults_{false};
 
 int& thread_device() {
   thread_local int device = 0;
@@ -89,7 +91,7 @@ Runtime* Runtime::enter_slow_path(orError_t& error) {
     }
     state = state_.load(std::memory_order_acquire);
   }
-  if (state == State::kReady) return instance_;
+  if (state == State::kReady || state == State::kFaults) return instance_;
   if (state == State::kForked) {
     error = fail(orErrorForked,
                  "cannot use the device in a forked process whose parent used it before the fork; start "
@@ -107,7 +109,8 @@ void Runtime::start() {
     std::snprintf(broken_message_, sizeof(broken_message_), "%s", orGetLastErrorMessage());
   }
   pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
-  state_.store(error == orSuccess ? State::kReady : State::kBroken, std::memory_order_release);
+  state_.store(error == orSuccess ? State::kReady : State::kBroken);
+  update_faults();
 }
 
 orError_t Runtime::start_driver() {
@@ -240,6 +243,7 @@ orError_t Runtime::drain_all() {
 
 orError_t Runtime::reset(int index) {
   Device& device = devices_[index];
+  restore_device(index);
   if (!is_open(index)) return orSuccess;
   // Kernel failures are discarded with the streams. Other errors, such as a reset inside a kernel, are
   // returned.

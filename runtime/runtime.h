@@ -10,6 +10,7 @@
 #pragma once
 
 #include "allocations.h"
+#include "entry_points.h"
 #include "error.h"
 #include "handles.h"
 #include "modules.h"
@@ -62,6 +63,8 @@ struct Device {
   orDeviceProperties properties{};
 };
 
+struct Corruption;  // faults.h
+
 class Runtime {
  public:
   static constexpr int kMaxDevices = 256;
@@ -69,10 +72,20 @@ class Runtime {
   /// Returns the runtime, or NULL and sets `error`.
   static Runtime* enter(orError_t& error) {
     error = orSuccess;
-    if (state_.load(std::memory_order_acquire) == State::kReady) [[likely]]
-      return instance_;
+    if (Runtime* runtime = enter_ready()) [[likely]]
+      return runtime;
     return enter_slow_path(error);
   }
+  /// Returns the runtime if it has started and no call is subject to faults, else NULL.
+  static Runtime* enter_ready() {
+    return state_.load(std::memory_order_acquire) == State::kReady ? instance_ : nullptr;
+  }
+  /// For a call for which enter_ready returned NULL: applies faults. Returns NULL and sets `error` if the
+  /// call must not continue. `corruption` is set if the copy is to be corrupted.
+  static Runtime* enter_call(const Call& call, orError_t& error, Corruption* corruption = nullptr);
+  /// From now on, calls take the slow path and are subject to faults, or do not. May be called before the
+  /// runtime has started.
+  static void set_faults(bool present);
 
   /// True in a child process that was forked after the first use. It must not take a lock of the runtime: a
   /// thread that exists only in the parent may have held it at the fork.
@@ -101,6 +114,8 @@ class Runtime {
   [[nodiscard]] orError_t pin_default_stream(int device, StreamPin& pin);
   [[nodiscard]] orError_t pin_event(orEvent_t handle, EventPin& pin);
   [[nodiscard]] orError_t pin_graph(orGraph_t handle, GraphPin& pin);
+  /// Device and stream of a call; false if its handle is invalid. Opens no device.
+  [[nodiscard]] bool locate(const Call& call, CallTarget target, int& device, uint64_t& stream);
   /// True if the stream is captured: submitted work does not run.
   [[nodiscard]] bool captured(const StreamInfo& stream) const {
     orCaptureStatus status = orCaptureNone;
@@ -140,11 +155,12 @@ class Runtime {
   std::atomic<bool> peer_copies{false};
 
  private:
-  enum class State { kUnused, kReady, kBroken, kForked };
+  enum class State { kUnused, kReady, kFaults, kBroken, kForked };
 
   Runtime();
   static Runtime* enter_slow_path(orError_t& error);
   void start();
+  static void update_faults();
   [[nodiscard]] orError_t start_driver();
   [[nodiscard]] orError_t schedule_from_environment();
   [[nodiscard]] orError_t open_locked(int index);
@@ -156,7 +172,8 @@ class Runtime {
 
   static std::atomic<State> state_;
   static Runtime* instance_;
-  static std::mutex start_mutex_;  // guards the start; held during fork
+  static std::mutex start_mutex_;    // guards the start; held during fork
+  static std::atomic<bool> faults_;  // calls are subject to faults
 
   orDriver driver_{};  // a copy; entries that an older, shorter table lacks are NULL
   int device_count_ = 0;
@@ -196,11 +213,16 @@ inline orDeferred_t as_deferred(uint64_t handle) {
 
 /// Wraps the body of an extern "C" function that uses the runtime.
 template <typename Body>
-[[nodiscard]] orError_t with_runtime(Body&& body) noexcept {
+[[nodiscard]] orError_t with_runtime(Call call, Body&& body) noexcept {
   return noexcept_boundary([&]() -> orError_t {
-    orError_t error;
-    Runtime* runtime = Runtime::enter(error);
-    return runtime ? body(*runtime) : error;
+    Runtime* runtime = Runtime::enter_ready();
+    if (!runtime) [[unlikely]] {
+      orError_t error = orSuccess;
+      const Call written = call;  // only here, so that `call` stays in registers
+      runtime = Runtime::enter_call(written, error);
+      if (!runtime) return error;
+    }
+    return body(*runtime);
   });
 }
 

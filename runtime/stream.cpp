@@ -80,6 +80,18 @@ orError_t run_host_call(void* args, char*, size_t) {
 
 constexpr orKernel kHostCall = {"host function", &run_host_call, nullptr};
 
+orError_t create(EntryPoint entry, orStream_t* stream, int priority) {
+  if (!stream) return fail(orErrorInvalidValue, "orStreamCreate: stream is NULL");
+  return with_runtime({entry}, [&](Runtime& runtime) -> orError_t {
+    int device;
+    OR_RETURN_IF_ERROR(runtime.current_device(device));
+    uint64_t handle;
+    OR_RETURN_IF_ERROR(runtime.create_stream(device, priority, handle));
+    *stream = as_stream(handle);
+    return orSuccess;
+  });
+}
+
 }  // namespace
 
 orError_t openreg::run_now(Runtime& runtime, const StreamInfo& stream, const orKernel& kernel, void* args,
@@ -97,7 +109,7 @@ extern "C" {
 
 orError_t orStreamGetDefault(orStream_t* stream) {
   if (!stream) return fail(orErrorInvalidValue, "orStreamGetDefault: stream is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetDefault}, [&](Runtime& runtime) -> orError_t {
     int device;
     OR_RETURN_IF_ERROR(runtime.current_device(device));
     std::shared_lock<std::shared_mutex> open;
@@ -109,27 +121,20 @@ orError_t orStreamGetDefault(orStream_t* stream) {
 
 orError_t orStreamCreate(orStream_t* stream) {
   // Clamped to the lowest priority.
-  return orStreamCreateWithPriority(stream, INT32_MAX);
+  return create(EntryPoint::orStreamCreate, stream, INT32_MAX);
 }
 
 orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
-  if (!stream) return fail(orErrorInvalidValue, "orStreamCreate: stream is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
-    int device;
-    OR_RETURN_IF_ERROR(runtime.current_device(device));
-    uint64_t handle;
-    OR_RETURN_IF_ERROR(runtime.create_stream(device, priority, handle));
-    *stream = as_stream(handle);
-    return orSuccess;
-  });
+  return create(EntryPoint::orStreamCreateWithPriority, stream, priority);
 }
 
 orError_t orStreamDestroy(orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) { return runtime.destroy_stream(stream); });
+  return with_runtime({EntryPoint::orStreamDestroy, stream},
+                      [&](Runtime& runtime) { return runtime.destroy_stream(stream); });
 }
 
 orError_t orStreamQuery(orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamQuery, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     return from_driver(runtime.driver().stream_query(pin->driver));
@@ -138,7 +143,7 @@ orError_t orStreamQuery(orStream_t stream) {
 
 orError_t orStreamGetPending(orStream_t stream, uint64_t* count) {
   if (!count) return fail(orErrorInvalidValue, "orStreamGetPending: count is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetPending, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     const orDriver& driver = runtime.driver();
@@ -151,7 +156,7 @@ orError_t orStreamGetPending(orStream_t stream, uint64_t* count) {
 }
 
 orError_t orStreamSynchronize(orStream_t stream) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamSynchronize, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     SynchronizeTrace trace("orStreamSynchronize", "stream synchronize", pin->device, pin->id);
@@ -160,7 +165,7 @@ orError_t orStreamSynchronize(orStream_t stream) {
 }
 
 orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamWaitEvent, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin stream_pin;
     EventPin event_pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
@@ -171,7 +176,7 @@ orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
 
 orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* user) {
   if (!function) return fail(orErrorInvalidValue, "orLaunchHostFunc: function is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orLaunchHostFunc, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     const HostCall call = {function, user};
@@ -180,7 +185,7 @@ orError_t orLaunchHostFunc(orStream_t stream, orHostFunction function, void* use
 }
 
 orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* args, size_t args_size) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orLaunchKernel, stream, kernel}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_kernel("orLaunchKernel", kernel));
     if (!args && args_size) {
       return fail(orErrorInvalidValue, "orLaunchKernel: args is NULL but args_size is %zu", args_size);
@@ -192,7 +197,7 @@ orError_t orLaunchKernel(orStream_t stream, const orKernel* kernel, const void* 
 }
 
 orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orRunKernel, stream, kernel}, [&](Runtime& runtime) -> orError_t {
     OR_RETURN_IF_ERROR(check_kernel("orRunKernel", kernel));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
@@ -203,7 +208,7 @@ orError_t orRunKernel(orStream_t stream, const orKernel* kernel, void* args) {
 
 orError_t orKernelDefer(orDeferred_t* deferred) {
   if (!deferred) return fail(orErrorInvalidValue, "orKernelDefer: deferred is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orKernelDefer}, [&](Runtime& runtime) -> orError_t {
     uint64_t handle;
     OR_RETURN_IF_ERROR(runtime.defer_kernel(handle));
     *deferred = as_deferred(handle);
@@ -212,12 +217,13 @@ orError_t orKernelDefer(orDeferred_t* deferred) {
 }
 
 orError_t orKernelFinish(orDeferred_t deferred, orError_t result, const char* why) {
-  return with_runtime([&](Runtime& runtime) { return runtime.finish_kernel(deferred, result, why); });
+  return with_runtime({EntryPoint::orKernelFinish},
+                      [&](Runtime& runtime) { return runtime.finish_kernel(deferred, result, why); });
 }
 
 orError_t orStreamGetDevice(orStream_t stream, int* device) {
   if (!device) return fail(orErrorInvalidValue, "orStreamGetDevice: device is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetDevice, stream}, [&](Runtime& runtime) -> orError_t {
     if (!stream) return runtime.current_device(*device);
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
@@ -228,7 +234,7 @@ orError_t orStreamGetDevice(orStream_t stream, int* device) {
 
 orError_t orStreamGetPriority(orStream_t stream, int* priority) {
   if (!priority) return fail(orErrorInvalidValue, "orStreamGetPriority: priority is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetPriority, stream}, [&](Runtime& runtime) -> orError_t {
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     *priority = pin->priority;
@@ -238,7 +244,7 @@ orError_t orStreamGetPriority(orStream_t stream, int* priority) {
 
 orError_t orStreamGetId(orStream_t stream, uint64_t* id) {
   if (!id) return fail(orErrorInvalidValue, "orStreamGetId: id is NULL");
-  return with_runtime([&](Runtime& runtime) -> orError_t {
+  return with_runtime({EntryPoint::orStreamGetId, stream}, [&](Runtime& runtime) -> orError_t {
     *id = 0;
     if (!stream) return orSuccess;
     StreamPin pin;

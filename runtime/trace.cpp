@@ -91,7 +91,7 @@ extern "C" {
 
 orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
   if (!callback) return fail(orErrorInvalidValue, "orTraceSubscribe: callback is NULL");
-  return with_runtime([&](Runtime&) -> orError_t {
+  return with_runtime({EntryPoint::orTraceSubscribe}, [&](Runtime&) -> orError_t {
     std::lock_guard lock(subscribe_mutex);
     if (trace_subscriber.load(std::memory_order_relaxed)) {
       return fail(orErrorNotPermitted,
@@ -103,7 +103,7 @@ orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
 }
 
 orError_t orTraceUnsubscribe(void) {
-  return with_runtime([&](Runtime&) -> orError_t {
+  return with_runtime({EntryPoint::orTraceUnsubscribe}, [&](Runtime&) -> orError_t {
     std::lock_guard lock(subscribe_mutex);
     if (!trace_subscriber.load(std::memory_order_relaxed)) {
       return fail(orErrorNotPermitted, "there is no trace subscriber to unsubscribe");

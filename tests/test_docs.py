@@ -59,9 +59,10 @@ NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 ELSEWHERE = {
     **{
         f"OPENREG_{setting}": "built from the device name"
-        for setting in ("ALLOC_CONF", "AUTOLOAD", "HOST_ENGINE", "SCHEDULE", "SEED")
+        for setting in ("ALLOC_CONF", "AUTOLOAD", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED")
     },
     **dict.fromkeys(("FOO_AUTOLOAD", "FOO_SCHEDULE", "is_foo", "torch_foo"), "the device of a vendor"),
+    "MainProcess": "multiprocessing",
     "TrainingArguments": "transformers",
     "load_checkpoint_and_dispatch": "accelerate",
     "load_file": "safetensors",

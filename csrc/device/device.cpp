@@ -8,6 +8,11 @@
 #include <string_view>
 
 namespace openreg {
+namespace {
+
+constexpr int kMostReports = 1000;
+
+}  // namespace
 
 bool is_simulated() noexcept {
   orDriverInfo info{};
@@ -90,7 +95,9 @@ void finish_all_devices() noexcept {
   for (int index = 0; index < count; ++index) {
     int open = 0;
     if (orDeviceIsOpen(&open, index) == orSuccess && open != 0 && orSetDevice(index) == orSuccess) {
-      while (orDeviceSynchronize() == orErrorKernelFailed) {
+      // The limit is for a driver or a fault rule that reports a failure at every synchronization.
+      for (int reports = 0; reports < kMostReports && orDeviceSynchronize() == orErrorKernelFailed;
+           ++reports) {
         std::fprintf(stderr, "%s: kernel failure not reported before exit: %s\n", orGetDeviceName(),
                      orGetLastErrorMessage());
       }

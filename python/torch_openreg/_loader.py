@@ -139,6 +139,7 @@ def _integrate(torch: Any) -> ModuleType:
     _import_libraries(_driver.registered())
     _name_slot(torch)
     module = importlib.import_module(MODULE)
+    _apply_fault_rules()
     torch._register_device_module(DEVICE_NAME, module)
     _name_submodules()
     _generate_methods(torch)
@@ -146,6 +147,15 @@ def _integrate(torch: Any) -> ModuleType:
     patches = importlib.import_module(f"{PACKAGE}.compiler.patches")
     patches.apply(patches.AT_IMPORT)
     return module
+
+
+def _apply_fault_rules() -> None:
+    """Applies the rules of OPENREG_FAULTS. Invalid rules are an error: without them, tests would pass for no reason."""
+    injection = importlib.import_module(f"{MODULE}.fault_injection")
+    try:
+        injection.apply_environment()
+    except ValueError as error:
+        raise LoadError(str(error), f"correct {injection.FAULTS}, or unset it") from error
 
 
 def _check_build(torch: Any) -> None:

@@ -165,6 +165,7 @@ size_t Pool::largest_free() const {
 
 void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& context, Lock& lock) {
   ++stats_.num_ooms;
+  const std::string refusal = orGetLastErrorMessage();  // of orMalloc
   size_t free = 0;
   size_t total = 0;
   OR_CHECK(orMemGetInfo(&free, &total));
@@ -183,6 +184,8 @@ void Pool::throw_out_of_memory(size_t requested, size_t length, const Context& c
     help =
         "The request exceeds the limit of set_per_process_memory_fraction: raise the fraction, or free "
         "tensors.";
+  } else if (free >= length) {
+    help = c10::str("The device has refused the allocation: ", refusal, ".");
   } else if (cached >= requested) {
     help = c10::str("Enough memory is cached, but it is fragmented: free tensors, or set ",
                     setting_name("ALLOC_CONF"), "=max_split_size_mb:<size> to avoid splitting large blocks.");

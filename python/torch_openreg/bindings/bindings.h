@@ -14,6 +14,7 @@ inline c10::Stream stream_of(int64_t id, int device) {
 
 void bind_compiler(py::module_& m);
 void bind_distributed(py::module_& m);
+void bind_faults(py::module_& m);
 void bind_graph(py::module_& m);
 void bind_graph_trees(py::module_& m);
 void bind_memory(py::module_& m);

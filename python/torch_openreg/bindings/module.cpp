@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "kernel/launch_site.h"
+#include "python_line.h"
 #include "random/generator.h"
 #include "random/philox.h"
 #include "stream/schedule.h"
@@ -17,10 +18,8 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
-#include <algorithm>
 #include <string>
 #include <tuple>
-#include <vector>
 
 namespace {
 
@@ -128,70 +127,6 @@ void bind_streams(py::module_& m) {
         }));
 }
 
-// The folders of torch and of this package, with a trailing slash, and the modules whose decorators torch's
-// functions have. The caller holds the GIL.
-const std::vector<std::string>& internal_paths() {
-  static const auto* paths = [] {
-    auto* made = new std::vector<std::string>;
-    const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
-    for (const char* name : {"torch", "torch_openreg"}) {
-      if (modules.contains(name)) {
-        made->push_back(modules[name].attr("__path__").attr("__getitem__")(0).cast<std::string>() + "/");
-      }
-    }
-    for (const char* name : {"contextlib", "typing_extensions"}) {
-      if (modules.contains(name)) made->push_back(modules[name].attr("__file__").cast<std::string>());
-    }
-    return made;
-  }();
-  return *paths;
-}
-
-// Generated code: of torch.fx, and of Inductor, whose modules are not in torch's folder.
-bool is_generated(const std::string& file, const py::object& frame) {
-  if (file.starts_with("<eval_with_key>")) {
-    return true;
-  }
-  const auto globals = frame.attr("f_globals").cast<py::dict>();
-  return globals.contains("__name__") && py::isinstance<py::str>(globals["__name__"]) &&
-         globals["__name__"].cast<std::string>().starts_with("torch._inductor.");
-}
-
-bool is_internal(const std::string& file) {
-  const auto& paths = internal_paths();
-  return std::any_of(paths.begin(), paths.end(),
-                     [&](const std::string& path) { return file.starts_with(path); });
-}
-
-// "file.py:12 in name" of the innermost frame outside of torch and this package; see
-// csrc/kernel/launch_site.h.
-std::string python_line() {
-  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
-    return {};
-  }
-  const py::gil_scoped_acquire gil;
-  auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
-  while (frame) {
-    auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
-    const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
-    const auto file = code.attr("co_filename").cast<std::string>();
-    if (!is_internal(file) && !is_generated(file, frame)) {
-      return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
-             code.attr("co_name").cast<std::string>();
-    }
-    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
-  }
-  return {};
-}
-
-std::string python_line_or_nothing() {
-  try {
-    return python_line();
-  } catch (const std::exception&) {
-    return {};
-  }
-}
-
 // For csrc/common/gil_release.h.
 void* release_gil() {
   return Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
@@ -223,6 +158,7 @@ PYBIND11_MODULE(_C, m) {
   openreg::set_gil_hooks({&release_gil, &acquire_gil});
   bind_compiler(m);
   bind_distributed(m);
+  bind_faults(m);
   bind_graph(m);
   bind_graph_trees(m);
   bind_memory(m);

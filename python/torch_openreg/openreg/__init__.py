@@ -23,6 +23,7 @@ from .device import (
     set_device,
     synchronize,
 )
+from .fault_injection import FaultCounts, faults, release_hangs, reset
 from .graphs import (
     MemPool,
     OpenRegGraph,
@@ -80,6 +81,7 @@ __all__ = [
     *_types,
     "Event",
     "ExternalStream",
+    "FaultCounts",
     "MemPool",
     "OpenRegGraph",
     "OperatorStats",
@@ -103,6 +105,7 @@ __all__ = [
     "device_count",
     "device_of",
     "fallback",
+    "faults",
     "get_amp_supported_dtype",
     "get_backend_meta",
     "get_device_capability",
@@ -134,6 +137,8 @@ __all__ = [
     "operator_stats",
     "operator_totals",
     "record_operator_stats",
+    "release_hangs",
+    "reset",
     "reset_operator_stats",
     "schedule",
     "set_backend_meta",

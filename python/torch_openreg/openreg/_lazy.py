@@ -51,4 +51,5 @@ def _lazy_init() -> None:
 def _finish() -> None:
     """Completes pending work before the interpreter exits: a kernel may be written in Python."""
     if not _in_bad_fork:
+        _C.release_faults(True)  # work that hangs would not complete
         _C.finish()

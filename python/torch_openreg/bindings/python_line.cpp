@@ -1,0 +1,125 @@
+#include "python_line.h"
+
+#include "bindings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// The folders of torch and of this package, with a trailing slash, and the modules whose decorators torch's
+// functions have. The caller holds the GIL.
+const std::vector<std::string>& internal_paths() {
+  static const auto* paths = [] {
+    auto* made = new std::vector<std::string>;
+    const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
+    for (const char* name : {"torch", "torch_openreg"}) {
+      if (modules.contains(name)) {
+        made->push_back(modules[name].attr("__path__").attr("__getitem__")(0).cast<std::string>() + "/");
+      }
+    }
+    for (const char* name : {"contextlib", "typing_extensions"}) {
+      if (modules.contains(name)) made->push_back(modules[name].attr("__file__").cast<std::string>());
+    }
+    return made;
+  }();
+  return *paths;
+}
+
+// Generated code: of torch.fx, and of Inductor, whose modules are not in torch's folder.
+bool is_generated(const std::string& file, const py::object& frame) {
+  if (file.starts_with("<eval_with_key>")) {
+    return true;
+  }
+  const auto globals = frame.attr("f_globals").cast<py::dict>();
+  return globals.contains("__name__") && py::isinstance<py::str>(globals["__name__"]) &&
+         globals["__name__"].cast<std::string>().starts_with("torch._inductor.");
+}
+
+bool is_internal(const std::string& file) {
+  const auto& paths = internal_paths();
+  return std::any_of(paths.begin(), paths.end(),
+                     [&](const std::string& path) { return file.starts_with(path); });
+}
+
+// The caller holds the GIL. `thread` does not run Python meanwhile.
+std::string line_of(PyThreadState* thread) {
+  try {
+    auto frame =
+        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(thread)));
+    while (frame) {
+      auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
+      const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
+      const auto file = code.attr("co_filename").cast<std::string>();
+      if (!is_internal(file) && !is_generated(file, frame)) {
+        return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
+               code.attr("co_name").cast<std::string>();
+      }
+      frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+    }
+  } catch (const std::exception&) {
+    // No line.
+  }
+  return {};
+}
+
+// A thread asks a helper for its line and waits a limited time. Without the helper it would have to wait for
+// the GIL, which a thread may hold that waits for a lock of the asking thread.
+struct Request {
+  std::mutex mutex;  // guards the rest; the asking thread holds it when it gives up
+  std::condition_variable answered;
+  PyThreadState* thread = nullptr;  // NULL: it has given up
+  bool done = false;
+  std::string line;
+};
+
+std::mutex stop_mutex;  // guards `stopped`; held while a helper starts
+bool stopped = false;
+
+void answer(const std::shared_ptr<Request>& request) {
+  const py::gil_scoped_acquire gil;
+  std::lock_guard lock(request->mutex);
+  if (request->thread != nullptr) request->line = line_of(request->thread);
+  request->done = true;
+  request->answered.notify_all();
+}
+
+}  // namespace
+
+std::string python_line_or_nothing() {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
+    return {};
+  }
+  const py::gil_scoped_acquire gil;
+  return line_of(PyThreadState_Get());
+}
+
+std::string python_line_under_locks() {
+  PyThreadState* thread = Py_IsInitialized() == 0 ? nullptr : PyGILState_GetThisThreadState();
+  if (thread == nullptr) return {};
+  if (PyGILState_Check() != 0) return line_of(thread);
+  const auto request = std::make_shared<Request>();
+  request->thread = thread;
+  {
+    std::lock_guard lock(stop_mutex);
+    if (stopped) return {};
+    std::thread([request] { answer(request); }).detach();
+  }
+  std::unique_lock lock(request->mutex);
+  request->answered.wait_for(lock, 500ms, [&] { return request->done; });
+  request->thread = nullptr;
+  return request->line;
+}
+
+void stop_python_lines() {
+  std::lock_guard lock(stop_mutex);
+  stopped = true;
+}

@@ -1,0 +1,16 @@
+// Lines of the Python program, for messages.
+#pragma once
+
+#include <string>
+
+/// "file.py:12 in name" of the innermost frame outside of torch and this package; empty if the calling thread
+/// has none. Takes the GIL. See csrc/kernel/launch_site.h.
+std::string python_line_or_nothing();
+
+/// The same without a deadlock: the calling thread may hold locks of this package, whose order is after the
+/// GIL. If the GIL cannot be taken within a fraction of a second, the result is empty.
+std::string python_line_under_locks();
+
+/// After this call, python_line_under_locks returns nothing unless the caller holds the GIL: the interpreter
+/// is about to end.
+void stop_python_lines();
