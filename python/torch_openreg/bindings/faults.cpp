@@ -57,7 +57,7 @@ uint64_t add_faults(const std::vector<RuleFields>& given) {
   uint64_t set = 0;
   const orError_t error = orFaultsAdd(rules.data(), rules.size(), &set);
   TORCH_CHECK_VALUE(error != orErrorInvalidValue, orGetLastErrorMessage());
-  OR_CHECK(error);
+  OR_CHECK_RESULT(error, orFaultsAdd);
   return set;
 }
 
