@@ -347,6 +347,14 @@ def test_cpu_seconds_of_a_session_grow_only_while_it_computes():
             session.wait()
 
 
+def test_an_entry_with_a_schedule_counts_only_under_that_schedule(tmp_path):
+    entry = 'whose = "ours"\nreason = "r"\ntests = ["a"]\nschedule = "blocking"'
+    (tmp_path / "expected.toml").write_text(f"[[failure]]\n{entry}\n")
+    assert Expected.load(tmp_path / "expected.toml").find("a") is None
+    assert Expected.load(tmp_path / "expected.toml", "adversarial").find("a") is None
+    assert Expected.load(tmp_path / "expected.toml", "blocking").find("a").reason == "r"
+
+
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waiting")
 def test_waiting_seconds_of_a_session_grow_only_while_it_waits_for_a_core():
     core = min(os.sched_getaffinity(0))

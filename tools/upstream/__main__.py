@@ -128,7 +128,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, so that workers are killed
     shard, shards = given.shard
     selection = Selection(SAMPLE if given.short else 0, shard, shards, given.match)
-    expected = Expected.load(given.expected)
+    expected = Expected.load(given.expected, os.environ.get("OPENREG_SCHEDULE", ""))
     files = chosen_files(given)
     stores = {file.name: Store(given.build / "results" / f"{file.name}.jsonl") for file in files}
     done = set(stores)

@@ -6,6 +6,7 @@ reason = "One sentence."
 tests = ["test_a.py::TestA::test_b_*"]
 run = false                 # optional: not run, because it crashes or hangs; counts as failed
 always = false              # optional: passes sometimes
+schedule = "blocking"       # optional: fails only if OPENREG_SCHEDULE has this value
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Group:
     tests: tuple[str, ...]
     run: bool = True
     always: bool = True
+    schedule: str = ""
 
 
 @dataclass
@@ -50,8 +52,9 @@ class Expected:
     groups: list[Group] = field(default_factory=list)
 
     @staticmethod
-    def load(path: Path) -> Expected:
-        """Raises ValueError if an entry has no tests, reason or owner, or if a test is listed twice."""
+    def load(path: Path, schedule: str = "") -> Expected:
+        """The entries for this schedule. Raises ValueError if an entry has no tests, reason or owner, or if a test is
+        listed twice."""
         groups: list[Group] = []
         seen: set[str] = set()
         for entry in tomllib.loads(path.read_text()).get("failure", []):
@@ -61,7 +64,8 @@ class Expected:
             if again := seen.intersection(group.tests):
                 raise ValueError(f"{path}: listed twice: {', '.join(sorted(again))}")
             seen.update(group.tests)
-            groups.append(group)
+            if group.schedule in ("", schedule):
+                groups.append(group)
         return Expected(groups)
 
     def __post_init__(self) -> None:
