@@ -190,6 +190,10 @@ GROUPS = {
         dev.OperatorTotals
         dev.profiler.mark("here")
         entered(dev.profiler.range("here"))
+        entered(dev.faults([{"call": "orMalloc", "nth": 1000, "action": "out_of_memory"}]))
+        dev.FaultCounts
+        dev.release_hangs()
+        dev.reset
     """,
     "graph": """
         dev.OpenRegGraph()

@@ -14,6 +14,8 @@ import pytest
 from torch_openreg import new
 from torch_openreg.__main__ import main
 
+pytest.importorskip("copier", reason="copier, which the Makefile installs, is not installed")
+
 TOOLS = Path(sysconfig.get_path("scripts"))
 
 
