@@ -131,8 +131,14 @@ def test_ops_command_shows_which_operators_fall_back():
     lines = dict(
         line.split()[:2] for line in python("-m", "torch_openreg", "ops").stdout.splitlines() if line
     )
-    assert lines["aten::sqrt.out"] == lines["aten::nonzero"] == lines["aten::relu"] == "fallback"
-    assert lines["aten::sqrt"] == "composite" and lines["aten::view"] == "view"
+    assert (
+        lines["aten::sqrt"]
+        == lines["aten::sqrt.out"]
+        == lines["aten::nonzero"]
+        == lines["aten::relu"]
+        == "fallback"
+    )
+    assert lines["aten::asin"] == "composite" and lines["aten::view"] == "view"
     assert lines["aten::empty_strided"] == "device"
 
 
