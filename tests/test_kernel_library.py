@@ -182,6 +182,21 @@ def test_low_precision_conversions_round_to_nearest_even(dtype):
     check(lambda t: t.to(dtype), numbers, rtol=0, atol=0)
 
 
+def test_numbers_that_the_dtype_cannot_hold():
+    for dtype, number in (
+        (torch.int32, 1 << 40),
+        (torch.uint8, 300),
+        (torch.float16, 1e10),
+        (torch.int64, float("inf")),
+    ):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.zeros(3, dtype=dtype, device="openreg").fill_(number)
+    check(lambda t: t > 1e10, torch.ones(3, dtype=torch.float16))
+    check(lambda t: t.fill_(float("inf")), torch.ones(3))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch.ones(3, device="openreg").expand(4, 3).fill_(2)
+
+
 def test_every_byte_is_a_bool():
     x = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).to("openreg").view(torch.bool)
     assert x.to(torch.int32).tolist() == [0, 1, 1, 1]

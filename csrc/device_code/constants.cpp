@@ -45,7 +45,9 @@ char* numbers_on(c10::DeviceIndex device) {
   const DeviceScope scope(device);
   const Numbers numbers = make_numbers();
   void* memory = nullptr;
-  OR_CHECK(orMalloc(&memory, sizeof(numbers)));
+  if (orMalloc(&memory, sizeof(numbers)) != orSuccess) {
+    return nullptr;
+  }
   // On a stream of its own: the host does not wait for work of the program.
   orStream_t stream = nullptr;
   OR_CHECK(orStreamCreate(&stream));

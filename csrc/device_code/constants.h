@@ -8,8 +8,8 @@
 
 namespace openreg {
 
-/// The address of the number 1 of a dtype of the kernel library. NULL during a capture, if no earlier call
-/// has stored the numbers on this device.
+/// The address of the number 1 of a dtype of the kernel library. NULL if the numbers are not on this device
+/// yet, and cannot be stored now: during a capture, and without memory.
 void* device_one(at::ScalarType dtype, c10::DeviceIndex device);
 
 /// The same for -0; an integer is 0. Adding -0 does not change any number.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace openreg {
 
@@ -16,7 +17,11 @@ orElementwiseArgs elementwise_args(const at::TensorIteratorBase& iter, const at:
     std::ranges::copy(iter.strides(i), args.strides[i]);
   }
   args.scalar = scalar.toDouble();
-  args.int_scalar = scalar.isFloatingPoint() ? static_cast<int64_t>(args.scalar) : scalar.toLong();
+  // Functions of integers get no number that does not fit.
+  const bool fits = std::abs(args.scalar) < 0x1p63;
+  args.int_scalar = !scalar.isFloatingPoint() ? scalar.toLong()
+                    : fits                    ? static_cast<int64_t>(args.scalar)
+                                              : 0;
   return args;
 }
 

@@ -1,4 +1,4 @@
-// Launches functions of the kernel library for operators: element-wise functions, reductions, matrix
+// Launches functions of the kernel library for operators: element-wise functions, fills, reductions, matrix
 // products, indexing.
 //
 // Each function returns false if the driver lacks what the call needs; nothing was launched then.
@@ -30,6 +30,9 @@ enum class Order { Given, Swapped };  // of the two inputs of a binary function
 /// `indexed`, and the sizes of the loop.
 [[nodiscard]] bool launch_index(LibraryFunction function, const at::Tensor& index, int64_t dim,
                                 const at::Tensor& dense, const at::Tensor& indexed);
+
+/// The value is converted as a C cast does.
+[[nodiscard]] bool launch_fill(const at::Tensor& self, const at::Scalar& value);
 
 /// A number as a tensor without dimensions, on the device. Asynchronous, also in a capture.
 at::Tensor number_on_device(const at::Scalar& number, at::ScalarType dtype, c10::Device device);

@@ -35,6 +35,11 @@ at::Scalar host_number(const at::Tensor& tensor) {
              : at::Scalar(c10::fetch_and_cast<int64_t>(tensor.scalar_type(), data));
 }
 
+// As integers of the device overflow.
+int64_t wrapping_product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 void swap_inputs(orElementwiseArgs& args) {
   std::swap(args.data[1], args.data[2]);
   std::swap(args.strides[1], args.strides[2]);
@@ -62,7 +67,7 @@ bool launch_with_number(LibraryFunction function, at::TensorIteratorBase& iter, 
   bool scales = false;  // else the number is added
   if (function == add || function == sub) {
     scalar = floating ? at::Scalar(alpha.toDouble() * value.toDouble())
-                      : at::Scalar(alpha.toLong() * value.toLong());
+                      : at::Scalar(wrapping_product(alpha.toLong(), value.toLong()));
   } else if (function == mul) {
     scalar = value, launched = add, scales = true;
   } else if (function == div && floating) {
@@ -163,8 +168,34 @@ bool launch(LibraryFunction function, at::TensorIteratorBase& iter, const at::Sc
   return true;
 }
 
+bool launch_fill(const at::Tensor& self, const at::Scalar& value) {
+  const orFunction_t handle = find_function(LibraryFunction::fill, self.scalar_type(), self.device().index());
+  if (handle == nullptr || value.isComplex()) {
+    return false;
+  }
+  const auto iter = at::TensorIteratorConfig()
+                        .set_check_mem_overlap(false)
+                        .check_all_same_dtype(false)
+                        .resize_outputs(false)
+                        .add_output(self)
+                        .build();
+  if (!fits_library(iter)) {
+    return false;
+  }
+  if (iter.numel() != 0) {
+    // A bool is 0 or 1.
+    launch_elementwise(handle, iter,
+                       self.scalar_type() == at::kBool ? at::Scalar(value.toBool() ? 1 : 0) : value);
+  }
+  return true;
+}
+
 at::Tensor number_on_device(const at::Scalar& number, at::ScalarType dtype, c10::Device device) {
-  return allocate_output({}, {}, at::TensorOptions(device).dtype(dtype)).fill_(number);
+  at::Tensor tensor = allocate_output({}, {}, at::TensorOptions(device).dtype(dtype));
+  if (!launch_fill(tensor, number)) {
+    tensor.fill_(number);
+  }
+  return tensor;
 }
 
 }  // namespace openreg

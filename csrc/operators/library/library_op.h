@@ -27,11 +27,10 @@
 
 #include <array>
 #include <initializer_list>
-#include <span>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace openreg {
 
@@ -49,17 +48,7 @@ const std::vector<LibraryFunction>* library_functions_of(const c10::OperatorName
 
 namespace detail {
 
-// The types of an operator's schema.
-template <typename Schema>
-struct SchemaTypes;
-
-template <typename Result, typename... Args>
-struct SchemaTypes<Result(Args...)> {
-  using Return = Result;
-  using Arguments = std::tuple<typename c10::remove_symint<Args>::type...>;
-  static constexpr size_t kCount = sizeof...(Args);
-};
-
+// The number of results of an operator.
 template <typename T>
 inline constexpr size_t kTupleSize = 1;
 template <typename... T>
@@ -125,6 +114,7 @@ struct StructuredKernel<Op, Meta, Launch, Return(Args...)> {
 
   static Return call(typename c10::remove_symint<Args>::type... args) {
     const OperatorCall noted(Op::name);
+    const DispatchKeyGuard below;
     const auto all = std::tie(args...);
     Call call(given(all, OutputIndices()));
     if (C10_UNLIKELY(!run(call, all, InputIndices(), OutputIndices()))) {
@@ -153,7 +143,6 @@ struct StructuredKernel<Op, Meta, Launch, Return(Args...)> {
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Meta>) {
       return Launch(static_cast<at::TensorIteratorBase&>(call), std::get<I>(all)...);
     } else {
-      const DispatchKeyGuard below;
       return Launch(std::get<I>(all)..., call.outputs()[O]...);
     }
   }

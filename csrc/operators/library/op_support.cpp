@@ -33,7 +33,8 @@ bool is_view(const c10::FunctionSchema& schema) {
 
 // In the dispatcher's order of precedence.
 const char* support_of(const c10::OperatorHandle& op) {
-  if (const auto* functions = library_functions_of(op.operator_name())) {
+  if (const auto* functions = library_functions_of(op.operator_name());
+      functions != nullptr && !functions->empty()) {
     return has_functions(*functions) ? "driver" : "fallback";
   }
   if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {

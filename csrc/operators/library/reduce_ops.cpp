@@ -3,6 +3,7 @@
 #include "operators/library/launch.h"
 #include "operators/library/library_op.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/amax_meta.h>
@@ -123,27 +124,20 @@ bool vector_norm(const Tensor& self, const at::Scalar& ord, at::OptionalIntArray
   return true;
 }
 
+// Throws if the dtype cannot hold the number, as all devices do.
+void check_overflow(const at::Scalar& value, at::ScalarType dtype) {
+  AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, dtype, "fill_",
+                             [&] { static_cast<void>(value.to<scalar_t>()); });
+}
+
+// An overlapping tensor is filled on the host.
 bool fill_number(Tensor& self, const at::Scalar& value) {
-  const c10::DeviceIndex device = self.device().index();
-  const orFunction_t handle = find_function(F::fill, self.scalar_type(), device);
-  if (handle == nullptr || value.isComplex() || at::has_internal_overlap(self) == at::MemOverlap::Yes) {
+  if (!offered({F::fill}, self.scalar_type(), self.device().index()) || value.isComplex() ||
+      at::has_internal_overlap(self) == at::MemOverlap::Yes) {
     return false;
   }
-  const auto iter = at::TensorIteratorConfig()
-                        .set_check_mem_overlap(false)
-                        .check_all_same_dtype(false)
-                        .resize_outputs(false)
-                        .add_output(self)
-                        .build();
-  if (!fits_library(iter)) {
-    return false;
-  }
-  if (iter.numel() != 0) {
-    // A bool is 0 or 1.
-    launch_elementwise(handle, iter,
-                       self.scalar_type() == at::kBool ? at::Scalar(value.toBool() ? 1 : 0) : value);
-  }
-  return true;
+  check_overflow(value, self.scalar_type());
+  return launch_fill(self, value);
 }
 
 bool fill_tensor(Tensor& self, const Tensor& value) {
