@@ -114,7 +114,7 @@ std::shared_ptr<CapturePoint> Event::captured() {
   return captured_;
 }
 
-// The previous record is used again if nobody else has it: CUDA's own waits do not need it.
+// The previous record is reused if the event has the only reference: CUDA's own waits do not need it.
 orError_t Event::renew(std::shared_ptr<Record>& record) {
   const std::lock_guard lock(mutex_);
   captured_ = nullptr;

@@ -183,7 +183,7 @@ void Stream::advance(bool& runnable) {
     Item item = std::move(front);
     held_.pop_front();
     const bool kernel = item.kind == Item::Kind::kKernel;
-    // Nobody gets an error of work that was accepted before: it becomes a failure of the stream.
+    // The call that submitted the work has returned, so its error becomes a failure of the stream.
     if (issue(std::move(item), runnable) != orSuccess) {
       poison(last_message());
       runnable = kernel_pending_;  // to release the kernel
