@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from interpreter import execute, installed
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "examples/drivers/cuda"
-CHECK_KERNELS = SOURCES / "check_kernels.cpp"
 # Each source of kernels/, and each kind of dtype; all functions take minutes.
 KERNELS = (
     "add.float32",
@@ -51,17 +51,32 @@ def compile_cpp(*arguments: object) -> None:
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the object files of the driver, built with a C++ compiler and the headers alone."""
     folder = tmp_path_factory.mktemp("objects")
-    for source in SOURCES.glob("*.cpp"):
-        compile_cpp("-c", source, "-o", folder / f"{source.stem}.o")
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        jobs = [
+            threads.submit(compile_cpp, "-c", source, "-o", folder / f"{source.stem}.o")
+            for source in SOURCES.glob("*.cpp")
+        ]
+        for job in jobs:
+            job.result()
     return folder
 
 
 @pytest.fixture(scope="module")
 def driver(objects: Path) -> Path:
     library = objects / "libnv.so"
-    parts = [part for part in objects.glob("*.o") if part.stem != CHECK_KERNELS.stem]
-    compile_cpp("-shared", *parts, "-o", library, "-lpthread", "-ldl")
+    compile_cpp("-shared", *parts_of_the_driver(objects), "-o", library, "-lpthread", "-ldl")
     return library
+
+
+def parts_of_the_driver(objects: Path) -> list[Path]:
+    return [part for part in objects.glob("*.o") if not part.stem.startswith("check_")]
+
+
+def link_check(objects: Path, name: str) -> Path:
+    compile_cpp(
+        *parts_of_the_driver(objects), objects / f"{name}.o", "-o", objects / name, "-lpthread", "-ldl"
+    )
+    return objects / name
 
 
 def has_gpu() -> bool:
@@ -95,9 +110,52 @@ def test_without_an_nvidia_driver_the_first_use_says_what_is_missing(driver: Pat
     assert "cannot load libcuda.so.1" in message and "no NVIDIA driver" in message
 
 
+@pytest.fixture(scope="module")
+def cuda_without_gpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a libcuda.so.1 with one GPU, all of whose functions succeed and do nothing."""
+    folder = tmp_path_factory.mktemp("cuda")
+    symbols = re.findall(r'"(cu[A-Z]\w+)"', (SOURCES / "cuda_api.h").read_text())
+    functions = [f"int {name}(void) {{ return 0; }}" for name in symbols if name != "cuDeviceGetCount"]
+    functions.append("int cuDeviceGetCount(int* count) { *count = 1; return 0; }")
+    (folder / "cuda.c").write_text("\n".join(functions))
+    subprocess.run(
+        ["cc", "-w", "-shared", "-fPIC", folder / "cuda.c", "-o", folder / "libcuda.so.1"], check=True
+    )
+    return folder
+
+
+COUNT = """
+import torch
+try:
+    print(torch.openreg.device_count())
+    torch.ones(2, device="openreg")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(has_cuda_driver(), reason="this machine has an NVIDIA driver")
+@pytest.mark.parametrize("times", ["0", "-1", "2x", "9", "abc"])
+def test_a_wrong_number_of_repetitions_is_an_error(driver: Path, cuda_without_gpus: Path, times: str) -> None:
+    settings = {"OPENREG_DRIVER": str(driver), "TORCH_NV_LIBRARY_PATH": str(cuda_without_gpus)}
+    assert execute(COUNT, **settings, TORCH_NV_REPEAT="3").splitlines()[0] == "3"
+    message = execute(COUNT, **settings, TORCH_NV_REPEAT=times)
+    assert f"TORCH_NV_REPEAT={times}: expected an integer from 1 to 8" in message
+
+
+@pytest.mark.skipif(has_cuda_driver(), reason="this machine has an NVIDIA driver")
+def test_a_broken_library_of_cuda_is_named(driver: Path, tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    message = execute(COUNT, OPENREG_DRIVER=str(driver), TORCH_NV_LIBRARY_PATH=str(tmp_path))
+    assert f"cannot load libcuda.so.1: {tmp_path / 'libcuda.so.1'}" in message
+
+
+def test_handles_between_processes(objects: Path) -> None:
+    subprocess.run([link_check(objects, "check_handles")], check=True, timeout=60)
+
+
 def test_kernels_compile_with_nvrtc(objects: Path) -> None:
-    program = objects / "check_kernels"
-    compile_cpp(*objects.glob("*.o"), "-o", program, "-lpthread", "-ldl")
+    program = link_check(objects, "check_kernels")
     given = os.environ.get("TORCH_NV_LIBRARY_PATH", "")
     folders = [given, *(str(path.parent) for path in installed().glob("nvidia/**/libnvrtc.so.*"))]
     done = subprocess.run(

@@ -1,4 +1,6 @@
 // Calls that captures do not permit, and the entries of the table for captures.
+//
+// Another chip: the rules are those of the runtime, not of CUDA, and can be copied unchanged.
 #include "capture.h"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 #include <link.h>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <vector>
 
 namespace nv {
@@ -51,14 +52,18 @@ std::vector<std::string> folders() {
   return all;
 }
 
-// By soname first: that also finds a library that the process has loaded.
-void* open_library(const std::vector<std::string>& names) {
+// By soname first: that also finds a library that the process has loaded. `broken`: a file that exists and
+// cannot be loaded.
+void* open_library(const std::vector<std::string>& names, std::string& broken) {
   for (const std::string& name : names) {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
   for (const std::string& folder : folders()) {
     for (const std::string& name : names) {
-      if (void* library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      const std::string path = folder + "/" + name;
+      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      const char* reason = dlerror();
+      if (broken.empty() && reason && access(path.c_str(), F_OK) == 0) broken = reason;
     }
   }
   return nullptr;
@@ -74,8 +79,14 @@ std::string load(const std::vector<std::string>& names, const std::vector<Symbol
                  const char* hint) {
   std::string tried;
   for (const std::string& name : names) tried += (tried.empty() ? "" : " or ") + name;
-  void* library = open_library(names);
-  if (!library) return "cannot load " + tried + ": " + hint;
+  std::string broken;
+  void* library = open_library(names, broken);
+  if (!library && !broken.empty()) return "cannot load " + tried + ": " + broken;
+  if (!library) {
+    const char* given = std::getenv(kVariable);
+    return "cannot load " + tried + ": " + hint +
+           (given && *given ? std::string("; ") + kVariable + " is " + given : std::string());
+  }
   for (const Symbol& symbol : symbols) {
     void* address = dlsym(library, symbol.name);
     if (!address) return tried + " has no function '" + symbol.name + "': update the NVIDIA software";

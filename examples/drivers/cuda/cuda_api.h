@@ -18,6 +18,9 @@ using CUfunction = struct CUfunc_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUhostFn = void (*)(void*);
+struct CUipcHandle {  // CUipcMemHandle and CUipcEventHandle
+  char bytes[64];
+};
 using nvrtcProgram = struct _nvrtcProgram*;
 using cublasHandle_t = struct cublasContext*;
 
@@ -56,6 +59,11 @@ namespace nv {
   X(event_query, "cuEventQuery", (CUevent))                                                              \
   X(event_synchronize, "cuEventSynchronize", (CUevent))                                                  \
   X(event_elapsed, "cuEventElapsedTime", (float*, CUevent, CUevent))                                     \
+  X(ipc_get, "cuIpcGetMemHandle", (CUipcHandle*, CUdeviceptr))                                           \
+  X(ipc_open, "cuIpcOpenMemHandle_v2", (CUdeviceptr*, CUipcHandle, unsigned))                            \
+  X(ipc_close, "cuIpcCloseMemHandle", (CUdeviceptr))                                                     \
+  X(ipc_get_event, "cuIpcGetEventHandle", (CUipcHandle*, CUevent))                                       \
+  X(ipc_open_event, "cuIpcOpenEventHandle", (CUevent*, CUipcHandle))                                     \
   X(capture_begin, "cuStreamBeginCapture_v2", (CUstream, int))                                           \
   X(capture_end, "cuStreamEndCapture", (CUstream, CUgraph*))                                             \
   X(graph_instantiate, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long))       \
@@ -107,7 +115,7 @@ struct Cublas {
 /// Valid after load_cuda succeeded, which `init` calls.
 extern Cuda cuda;
 
-/// Load the library once; NULL, and `why` says which file is missing and where it was searched.
+/// Load the library once; NULL, and `why` says which file is missing or broken.
 bool load_cuda(const char** why);
 const Nvrtc* load_nvrtc(const char** why);
 const Cublas* load_cublas(const char** why);
@@ -136,6 +144,8 @@ enum : int {
 
   kStreamNonBlocking = 1,
   kEventDisableTiming = 2,
+  kEventInterprocess = 4,
+  kIpcLazyPeerAccess = 1,
   kHostPortable = 1,
   kCaptureRelaxed = 2,
 

@@ -8,10 +8,12 @@
 #include "topology.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 namespace nv {
 namespace {
@@ -24,20 +26,30 @@ struct Devices {
 };
 
 // TORCH_NV_REPEAT=2: each GPU appears twice, to try programs for several devices on a machine with one.
-void repeat(std::vector<Gpu>& gpus) {
-  const char* variable = std::getenv("TORCH_NV_REPEAT");
-  const int times = variable ? std::clamp(std::atoi(variable), 1, 8) : 1;
+orError_t repeat(std::vector<Gpu>& gpus) {
+  const std::string_view variable = [] {
+    const char* given = std::getenv("TORCH_NV_REPEAT");
+    return given && *given ? given : "1";
+  }();
+  constexpr int kMost = 8;
+  int times = 0;
+  const auto parsed = std::from_chars(variable.begin(), variable.end(), times);
+  if (parsed.ec != std::errc() || parsed.ptr != variable.end() || times < 1 || times > kMost) {
+    return fail(orErrorInvalidValue, "TORCH_NV_REPEAT=%s: expected an integer from 1 to %d",
+                std::string(variable).c_str(), kMost);
+  }
   const std::vector<Gpu> once = gpus;
   for (int i = 1; i < times; ++i) gpus.insert(gpus.end(), once.begin(), once.end());
+  return orSuccess;
 }
 
 Devices& devices() {
   static Devices* made = [] {  // leaked: threads may use it while the process ends
     auto* found = new Devices;
     found->error = find_gpus(found->gpus);
-    if (found->error != orSuccess) found->message = last_message();
     const size_t real = found->gpus.size();
-    repeat(found->gpus);
+    if (found->error == orSuccess) found->error = repeat(found->gpus);
+    if (found->error != orSuccess) found->message = last_message();
     for (size_t i = 0; i < found->gpus.size(); ++i) {
       const Gpu& gpu = found->gpus[i];
       auto device = std::make_unique<Device>();

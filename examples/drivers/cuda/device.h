@@ -17,7 +17,7 @@ class Graph;
 class Workspace;
 
 inline constexpr uint64_t kCapabilities =
-    OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES | OR_CAP_DEVICE_CODE;
+    OR_CAP_PEER_COPY | OR_CAP_TIMING | OR_CAP_PRIORITIES | OR_CAP_DEVICE_CODE | OR_CAP_IPC;
 inline constexpr size_t kGranularity = 256;  // CUDA aligns every allocation to it
 inline constexpr int kLeastPriority = 0;     // CUDA clamps priorities to the range of the GPU
 inline constexpr int kGreatestPriority = -5;
@@ -32,7 +32,7 @@ struct Device {
   size_t memory = 0;
 
   std::mutex mutex;  // guards everything below. No other lock is taken while it is held.
-  int users = 0;     // of the context: device_open, and pinned memory
+  int users = 0;     // of the context: device_open, pinned memory, and what is shared with other processes
   std::vector<std::shared_ptr<Stream>> streams;         // also destroyed ones, until their work is done
   std::vector<std::shared_ptr<Graph>> retired;          // destroyed graphs whose last launch may be running
   std::vector<CUmodule> unloaded;                       // modules whose functions may be running

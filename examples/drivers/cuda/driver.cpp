@@ -5,9 +5,6 @@
 // - stream_run, kernel_defer: the runtime launches and synchronizes.
 // - set_schedule: only the asynchronous schedule.
 // - stream_pending, stream_follows_event: CUDA does not count its work.
-// - ipc_*: a CUipcMemHandle fills all 64 bytes of a handle, and CUDA does not say whether another process has
-// the
-//   memory open, which ipc_retire and ipc_withdraw have to know.
 #include "openreg/driver.h"
 
 #include "capture.h"
@@ -15,6 +12,7 @@
 #include "event.h"
 #include "graph.h"
 #include "host_work.h"
+#include "ipc.h"
 #include "memory.h"
 #include "module.h"
 #include "stream.h"
@@ -61,6 +59,13 @@ constexpr orDriver make_table() {
   table.graph_launch = &nv::graph_launch;
   table.graph_node = &nv::graph_node;
   table.graph_destroy = &nv::graph_destroy;
+  table.ipc_name = &nv::ipc_name;
+  table.ipc_retire = &nv::ipc_retire;
+  table.ipc_withdraw = &nv::ipc_withdraw;
+  table.ipc_open = &nv::ipc_open;
+  table.ipc_close = &nv::ipc_close;
+  table.ipc_name_event = &nv::ipc_name_event;
+  table.ipc_open_event = &nv::ipc_open_event;
   table.module_load = &nv::module_load;
   table.module_unload = &nv::module_unload;
   table.module_function = &nv::module_function;

@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "device.h"
+#include "host_work.h"
 #include "stream.h"
 
 #include <utility>
@@ -35,8 +36,16 @@ std::string FailureWords::take() {
 
 // ---- Records
 
+Record::Record(std::shared_ptr<SharedEvent> shared, bool ours)
+    : device_(shared->device()), timing_(false), native_(shared->native()), shared_(std::move(shared)) {
+  if (!ours) return;
+  shared_->hold();
+  holds_ = true;
+}
+
 Record::~Record() {
-  if (!native_) return;
+  if (holds_) shared_->release();
+  if (!native_ || shared_) return;
   const std::lock_guard lock(device_.mutex);
   device_.free_events[timing_ ? 0 : 1].push_back(native_);
 }
@@ -72,12 +81,14 @@ void Record::set_submitted(std::shared_ptr<Failure> failure, std::shared_ptr<Fai
     waiting.swap(waiting_);
   }
   submitted_.notify_all();
+  if (holds_.exchange(false)) shared_->release();  // CUDA has the record
   for (auto& stream : waiting) {
     run_on_host([stream = std::move(stream)] { stream->resume(); });
   }
 }
 
 void Record::reset() {
+  if (shared_ && !holds_.exchange(true)) shared_->hold();
   submitted_.store(false, std::memory_order_relaxed);
   failure_ = nullptr;
   words_ = nullptr;
@@ -105,8 +116,18 @@ orError_t Record::report() const {
 // ---- Events
 
 std::shared_ptr<Record> Event::latest() {
-  const std::lock_guard lock(mutex_);
-  return latest_;
+  std::shared_ptr<Record> record;
+  {
+    const std::lock_guard lock(mutex_);
+    record = latest_;
+  }
+  if (!shared_ || !record->submitted() || !shared_->held_elsewhere()) return record;
+  auto theirs = std::make_shared<Record>(shared_, false);
+  run_on_host([theirs, shared = shared_] {
+    shared->wait_for_others();
+    theirs->set_submitted(nullptr, nullptr);
+  });
+  return theirs;
 }
 
 std::shared_ptr<CapturePoint> Event::captured() {
@@ -120,6 +141,8 @@ orError_t Event::renew(std::shared_ptr<Record>& record) {
   captured_ = nullptr;
   if (latest_.use_count() == 1) {
     latest_->reset();
+  } else if (shared_) {
+    latest_ = std::make_shared<Record>(shared_, true);
   } else {
     auto made = std::make_shared<Record>(device_, !(flags_ & orEventDisableTiming));
     NV_RETURN_IF_ERROR(made->create());
@@ -134,11 +157,26 @@ void Event::set_captured(std::shared_ptr<CapturePoint> point) {
   captured_.swap(point);
 }
 
+// Another process may record a shared event before this one does, so it has a record from the beginning.
+orDriverEvent* Event::create(Device& device, unsigned flags, std::shared_ptr<SharedEvent> shared) {
+  auto made = std::make_shared<Event>(device, flags, std::move(shared));
+  if (made->shared_) {
+    made->latest_ = std::make_shared<Record>(made->shared_, false);
+    made->latest_->set_submitted(nullptr, nullptr);
+  }
+  made->self = made;
+  return reinterpret_cast<orDriverEvent*>(made.get());
+}
+
 orError_t event_create(int index, unsigned flags, orDriverEvent** event) {
-  return entry([&] {
-    auto made = std::make_shared<Event>(device_at(index), flags);
-    made->self = made;
-    *event = reinterpret_cast<orDriverEvent*>(made.get());
+  return entry([&]() -> orError_t {
+    Device& device = device_at(index);
+    std::shared_ptr<SharedEvent> shared;
+    if (flags & orEventInterprocess) {
+      shared = std::make_shared<SharedEvent>(device);
+      NV_RETURN_IF_ERROR(shared->create());
+    }
+    *event = Event::create(device, flags, std::move(shared));
     return orSuccess;
   });
 }
@@ -146,6 +184,7 @@ orError_t event_create(int index, unsigned flags, orDriverEvent** event) {
 orError_t event_destroy(orDriverEvent* event) {
   return entry([&] {
     const std::shared_ptr<Event> last = std::move(Event::of(event).self);
+    if (last->shared()) last->shared()->withdraw();
     return orSuccess;
   });
 }
@@ -158,6 +197,7 @@ orError_t event_query(orDriverEvent* given) {
   return entry([&]() -> orError_t {
     Event& event = Event::of(given);
     if (const auto point = event.captured()) return Capture::reject_event(*point, "querying an event");
+    if (event.shared() && event.shared()->held_elsewhere()) return orErrorNotReady;
     const std::shared_ptr<Record> record = event.latest();
     if (!record) return orSuccess;
     if (!record->submitted()) return orErrorNotReady;

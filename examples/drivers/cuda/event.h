@@ -3,11 +3,13 @@
 
 #include "cuda_api.h"
 #include "openreg/driver.h"
+#include "shared_event.h"
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nv {
@@ -38,6 +40,9 @@ class FailureWords {
 class Record {
  public:
   Record(Device& device, bool timing) : device_(device), timing_(timing) {}
+  /// Of a shared event, which has one event of CUDA: a held wait may wait for a later record. `ours`: this
+  /// process records it.
+  Record(std::shared_ptr<SharedEvent> shared, bool ours);
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
@@ -64,6 +69,8 @@ class Record {
   Device& device_;
   const bool timing_;
   CUevent native_ = nullptr;
+  const std::shared_ptr<SharedEvent> shared_;  // may be NULL
+  std::atomic<bool> holds_{false};             // see Note [Held records of shared events]
   std::atomic<bool> submitted_{false};
   std::shared_ptr<Failure> failure_;
   std::shared_ptr<FailureWords> words_;
@@ -79,23 +86,31 @@ struct CapturePoint {
 
 class Event : public std::enable_shared_from_this<Event> {
  public:
-  Event(Device& device, unsigned flags) : device_(device), flags_(flags) {}
+  Event(Device& device, unsigned flags, std::shared_ptr<SharedEvent> shared)
+      : device_(device), flags_(flags), shared_(std::move(shared)) {}
+  /// An event that lives until it is destroyed. `shared`: NULL, or what it has in common with other
+  /// processes.
+  static orDriverEvent* create(Device& device, unsigned flags, std::shared_ptr<SharedEvent> shared);
   static Event& of(orDriverEvent* handle) { return *reinterpret_cast<Event*>(handle); }
   Device& device() const { return device_; }
   bool external() const { return (flags_ & orEventExternal) != 0; }
 
+  /// The record to wait for; NULL if there is none. If another process holds a record, one that is submitted
+  /// when that process has.
   std::shared_ptr<Record> latest();
   std::shared_ptr<CapturePoint> captured();
   /// A new latest record, which is not yet submitted.
   orError_t renew(std::shared_ptr<Record>& record);
   void set_captured(std::shared_ptr<CapturePoint> point);
+  const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
 
   std::shared_ptr<Event> self;  // until the event is destroyed; nodes of graphs also keep it
 
  private:
   Device& device_;
   const unsigned flags_;
-  std::mutex mutex_;  // guards everything below
+  const std::shared_ptr<SharedEvent> shared_;  // NULL without orEventInterprocess
+  std::mutex mutex_;                           // guards everything below
   std::shared_ptr<Record> latest_;
   std::shared_ptr<CapturePoint> captured_;
 };

@@ -1,3 +1,5 @@
+// Another chip: a command buffer that is submitted again; or a list of submissions, as `steps` here without
+// CUDA's part. Without the entries of captures, programs cannot capture.
 #include "graph.h"
 
 #include "capture.h"

@@ -21,6 +21,8 @@ CUdeviceptr address(const void* pointer) {
 
 }  // namespace
 
+// Another chip: reserves memory of the device. Too little memory is orErrorOutOfMemory, and leaves the device
+// usable.
 orError_t memory_alloc(int index, size_t size, void** ptr) {
   return entry([&]() -> orError_t {
     const Device& device = device_at(index);
@@ -36,6 +38,7 @@ orError_t memory_alloc(int index, size_t size, void** ptr) {
   });
 }
 
+// Another chip: the runtime has waited for the work that uses the memory.
 orError_t memory_free(int index, void* ptr, size_t) {
   return entry([&] {
     const Current current(device_at(index));
@@ -43,6 +46,7 @@ orError_t memory_free(int index, void* ptr, size_t) {
   });
 }
 
+// Another chip: what all processes have left, if it knows; otherwise what this process has left.
 orError_t memory_info(int index, size_t* free, size_t* total) {
   return entry([&] {
     const Current current(device_at(index));
@@ -90,6 +94,7 @@ orError_t stream_copy(orDriverStream* given, void* dst, const void* src, size_t 
   });
 }
 
+// Another chip: a kernel that writes, if its copy engine cannot fill.
 orError_t stream_fill(orDriverStream* given, void* ptr, int value, size_t size, const orObserver* observer) {
   return entry([&] {
     const auto work = [=](Stream& stream) {

@@ -6,9 +6,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 # Not imported: importing torch_openreg loads the device.
-headers = Path(find_spec("torch_openreg").origin).parent / "include"
+package = find_spec("torch_openreg")
+if package is None or package.origin is None:
+    raise SystemExit(
+        "torch_openreg is not installed: install it, and build this package with --no-build-isolation"
+    )
+headers = Path(package.origin).parent / "include"
 here = Path(__file__).parent
-sources = sorted(file.name for file in here.glob("*.cpp") if file.name != "check_kernels.cpp")
+sources = sorted(file.name for file in here.glob("*.cpp") if not file.name.startswith("check_"))
 driver = Extension(
     "torch_nv.driver",
     sources,

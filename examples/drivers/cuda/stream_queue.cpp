@@ -1,4 +1,6 @@
 // The queue of a stream; see Note [Held work] in stream.h.
+//
+// Another chip: needed if its queues cannot wait for host code, or cannot drop what is behind a failure.
 #include "capture.h"
 #include "stream.h"
 

@@ -9,7 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
 #include <memory>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +21,7 @@ namespace nv {
 namespace {
 
 constexpr size_t kMost = 64;
+constexpr int kSeconds = 60;  // for CUDA to start; machines with many GPUs need some
 
 // What the child writes, in one piece.
 struct Answer {
@@ -76,9 +81,21 @@ bool read_all(int file, void* data, size_t size) {
   return true;
 }
 
+// The child writes when CUDA has answered, or closes its end.
+bool wait_readable(int file, int seconds) {
+  pollfd end{file, POLLIN, 0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const int ready = poll(&end, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
+
 orError_t ask_in_a_child(Answer& answer) {
   int ends[2];
-  if (pipe(ends) != 0) return fail(orErrorSystem, "cannot create a pipe: error %d", errno);
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail(orErrorSystem, "cannot create a pipe: error %d", errno);
   const pid_t child = fork();
   if (child < 0) {
     const int error = errno;
@@ -90,12 +107,19 @@ orError_t ask_in_a_child(Answer& answer) {
     _exit(write_all(ends[1], &answer, sizeof(answer)) ? 0 : 1);
   }
   close(ends[1]);
-  const bool answered = read_all(ends[0], &answer, sizeof(answer));
+  const bool late = !wait_readable(ends[0], kSeconds);
+  if (late) kill(child, SIGKILL);
+  const bool answered = !late && read_all(ends[0], &answer, sizeof(answer));
   close(ends[0]);
   // A program that ignores or collects its children may have the status already.
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (answered) return orSuccess;
+  if (late) {
+    return fail(orErrorSystem,
+                "CUDA did not start within %d seconds: look at `nvidia-smi` and at the kernel's log",
+                kSeconds);
+  }
   return fail(orErrorSystem, "the process that asks CUDA for the GPUs ended without an answer");
 }
 

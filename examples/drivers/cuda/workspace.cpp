@@ -1,3 +1,4 @@
+// Another chip: what its libraries need for each queue: a handle, scratch memory. Without libraries, nothing.
 #include "workspace.h"
 
 #include <bit>

@@ -9,7 +9,9 @@ LIBRARIES = "TORCH_NV_LIBRARY_PATH"
 
 def driver_path() -> Path:
     """The shared library of the driver; the entry point of the group ``torch_openreg.drivers``."""
-    (found,) = Path(__file__).parent.glob("driver.*.so")
+    found = next(Path(__file__).parent.glob("driver.*.so"), None)
+    if found is None:
+        raise FileNotFoundError("torch_nv has no driver.*.so: reinstall torch_nv for this Python")
     if LIBRARIES not in os.environ and (folders := cuda_folders()):
         os.environ[LIBRARIES] = ":".join(folders)
     return found
