@@ -5,6 +5,7 @@
 #include "driver_table.h"
 #include "error.h"
 #include "runtime.h"
+#include "utf8.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +23,9 @@ constexpr const char* kEmbedded = "sim";
 constexpr const char* kVariable = "OPENREG_DRIVER";
 
 struct Choice {
-  std::mutex mutex;  // guards everything below; held while the library is loaded, and during fork
-  std::string path;  // of orSetDriver
+  std::mutex mutex;    // guards everything below; held while the library is loaded, and during fork
+  std::string path;    // of orSetDriver
+  std::string origin;  // who has called it
   bool done = false;
   LoadedDriver loaded;
   orError_t error = orSuccess;  // of a failed load, with its message
@@ -44,7 +46,7 @@ orError_t load(const Choice& choice, LoadedDriver& loaded) {
   const char* variable = std::getenv(kVariable);
   const bool from_variable = variable && *variable;
   const DriverFile file = {from_variable ? variable : choice.path.c_str(),
-                           from_variable ? kVariable : "orSetDriver"};
+                           from_variable ? kVariable : choice.origin.c_str()};
   const orDriver* table = nullptr;
   std::string who;
   if (!*file.path || !std::strcmp(file.path, kEmbedded)) {
@@ -56,7 +58,11 @@ orError_t load(const Choice& choice, LoadedDriver& loaded) {
     who = "the driver '" + loaded.path + "' (from " + file.origin + ")";
   }
   loaded.table_size = table->struct_size;
-  return negotiate(*table, who.c_str(), loaded.table);
+  OR_RETURN_IF_ERROR(negotiate(*table, who.c_str(), loaded.table));
+  loaded.name = loaded.table.name;
+  make_utf8(loaded.name.data());
+  loaded.table.name = loaded.name.c_str();
+  return orSuccess;
 }
 
 }  // namespace
@@ -83,7 +89,12 @@ using namespace openreg;
 extern "C" {
 
 orError_t orSetDriver(const char* path) {
+  return orSetDriverFrom(path, "orSetDriver");
+}
+
+orError_t orSetDriverFrom(const char* path, const char* origin) {
   if (!path || !*path) return fail(orErrorInvalidValue, "orSetDriver: path is %s", path ? "empty" : "NULL");
+  if (!origin) return fail(orErrorInvalidValue, "orSetDriverFrom: origin is NULL");
   return noexcept_boundary([&]() -> orError_t {
     Choice& chosen = choice();
     std::lock_guard lock(chosen.mutex);
@@ -93,6 +104,7 @@ orError_t orSetDriver(const char* path) {
                   chosen.loaded.path.empty() ? kEmbedded : chosen.loaded.path.c_str());
     }
     chosen.path = path;
+    chosen.origin = origin;
     return orSuccess;
   });
 }

@@ -10,7 +10,8 @@
 namespace openreg {
 
 struct LoadedDriver {
-  orDriver table{};
+  orDriver table{};  // its name is `name`
+  std::string name;  // as UTF-8
   std::string path;  // empty: the embedded driver
   uint32_t table_size = 0;
 };

@@ -76,7 +76,7 @@ constexpr Capability kCapabilities[] = {
 #undef OR_ENTRY
 
 constexpr size_t kFirstVersionSize = offsetof(orDriver, device_drain);  // of OR_DRIVER_VERSION 1
-constexpr size_t kLargestSize = 64 * 1024;  // a larger value is an uninitialized struct_size
+constexpr size_t kLargestSize = OR_DRIVER_LARGEST;  // a larger value is an uninitialized struct_size
 
 bool present(const orDriver& table, const Entry& entry) {
   void* function;
@@ -94,9 +94,10 @@ orError_t check_version(const orDriver& given, const char* who) {
   }
   const size_t size = given.struct_size;
   if (size < kFirstVersionSize || size > kLargestSize) {
-    return fail(orErrorDriver,
-                "%s has a table of %zu bytes; the smallest has %zu: set struct_size to sizeof(orDriver)", who,
-                size, kFirstVersionSize);
+    return fail(
+        orErrorDriver,
+        "%s has a table of %zu bytes; the supported range is %zu to %zu: set struct_size to sizeof(orDriver)",
+        who, size, kFirstVersionSize, kLargestSize);
   }
   if (given.version <= OR_DRIVER_VERSION && size > sizeof(orDriver)) {
     return fail(orErrorDriver,

@@ -1,5 +1,7 @@
 #include "error.h"
 
+#include "utf8.h"
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -49,6 +51,7 @@ orError_t fail(orError_t code, const char* format, ...) {
   va_start(values, format);
   std::vsnprintf(state.buffer, sizeof(state.buffer), format, values);
   va_end(values);
+  make_utf8(state.buffer);
   state.message = state.buffer;
   state.last = code;
   return code;
@@ -59,6 +62,7 @@ orError_t not_ready(const char* message) {
   state.message = entry(orErrorNotReady).text;
   if (message) {
     std::snprintf(state.buffer, sizeof(state.buffer), "%s", message);
+    make_utf8(state.buffer);
     state.message = state.buffer;
   }
   return orErrorNotReady;
@@ -78,6 +82,11 @@ orError_t fail_from_driver(orError_t code) {
                                : fail(code, "error code %d of the driver: %s", code, message);
   state.driver_message[0] = '\0';
   return result;
+}
+
+orError_t check_created(const void* object, const char* entry, const char* driver) {
+  if (object) return orSuccess;
+  return fail(orErrorDriver, "%s of the driver '%s' returned NULL, and no error", entry, driver);
 }
 
 orError_t fail_from_exception() noexcept {

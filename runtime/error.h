@@ -10,7 +10,8 @@
 
 namespace openreg {
 
-/// Sets the last error and the message of this thread; returns the code.
+/// Sets the last error and the message of this thread; returns the code. Invalid UTF-8 in the message is
+/// replaced.
 [[nodiscard]] [[gnu::format(printf, 2, 3)]] orError_t fail(orError_t code, const char* format, ...);
 
 /// Returns orErrorNotReady with a message, or its general text; does not set the last error.
@@ -25,6 +26,9 @@ void report_from_driver(const char* message);
 [[nodiscard]] inline orError_t from_driver(orError_t code) {
   return code == orSuccess ? orSuccess : fail_from_driver(code);
 }
+
+/// Fails if `entry` of the driver returned orSuccess without the object that it creates.
+[[nodiscard]] orError_t check_created(const void* object, const char* entry, const char* driver);
 
 [[nodiscard]] orError_t fail_from_exception() noexcept;
 

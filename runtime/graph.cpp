@@ -56,6 +56,29 @@ orError_t launch_traced(Runtime& runtime, const GraphInfo& graph, const StreamIn
   return error;
 }
 
+// Ends the capture of a stream without a graph. Keeps the last error.
+orError_t abandon_capture(orStream_t stream) {
+  orError_t error;
+  Runtime* runtime = Runtime::enter(error);
+  int device = 0;
+  uint64_t number = 0;
+  if (!runtime || !runtime->driver().stream_end_capture) return orSuccess;
+  if (!runtime->locate({EntryPoint::orStreamEndCapture, stream}, CallTarget::kStream, device, number)) {
+    return orSuccess;
+  }
+  StreamPin pin;
+  OR_RETURN_IF_ERROR(runtime->pin_stream(stream, pin));
+  orDriverGraph* graph = nullptr;
+  size_t nodes = 0;
+  if (!runtime->captured(*pin)) return orSuccess;
+  if (runtime->driver().stream_end_capture(pin->driver, &graph, &nodes) == orSuccess) {
+    static_cast<void>(runtime->driver().graph_destroy(graph));
+  } else {
+    report_from_driver("");  // drops the driver's message
+  }
+  return orSuccess;
+}
+
 }  // namespace
 
 extern "C" {
@@ -74,18 +97,25 @@ orError_t orStreamBeginCapture(orStream_t stream, orCaptureMode mode) {
 
 orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
   if (!graph) return fail(orErrorInvalidValue, "orStreamEndCapture: graph is NULL");
-  return with_runtime({EntryPoint::orStreamEndCapture, stream}, [&](Runtime& runtime) -> orError_t {
+  bool entered = false;
+  const auto end = [&](Runtime& runtime) -> orError_t {
+    entered = true;
     OR_RETURN_IF_ERROR(check_graphs(runtime));
     StreamPin pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, pin));
     GraphInfo info = {nullptr, pin->device, 0};
     OR_RETURN_IF_ERROR(
         from_driver(runtime.driver().stream_end_capture(pin->driver, &info.driver, &info.nodes)));
+    OR_RETURN_IF_ERROR(check_created(info.driver, "stream_end_capture", runtime.driver().name));
     uint64_t handle;
     OR_RETURN_IF_ERROR(runtime.add_graph(info, handle));
     *graph = as_graph(handle);
     return orSuccess;
-  });
+  };
+  const orError_t error = with_runtime({EntryPoint::orStreamEndCapture, stream}, end);
+  // The end of a capture removes all streams from it, also if a fault or a lost device is its result.
+  if (error && !entered) static_cast<void>(noexcept_boundary([&] { return abandon_capture(stream); }));
+  return error;
 }
 
 orError_t orStreamIsCapturing(orStream_t stream, orCaptureStatus* status, uint64_t* id) {

@@ -29,6 +29,20 @@ orError_t close_import(Runtime& runtime, void* ptr, const Allocation& import) {
   return orSuccess;
 }
 
+orError_t check_opened(const Runtime& runtime, const orDriverIpcMemory& memory) {
+  const char* driver = runtime.driver().name;
+  OR_RETURN_IF_ERROR(check_created(memory.ptr, "ipc_open", driver));
+  OR_RETURN_IF_ERROR(check_created(memory.base, "ipc_open", driver));
+  OR_RETURN_IF_ERROR(runtime.check_driver_device(memory.device, "ipc_open"));
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(memory.ptr) - reinterpret_cast<uintptr_t>(memory.base);
+  if (offset <= memory.base_size && memory.size <= memory.base_size - offset) return orSuccess;
+  return fail(
+      orErrorDriver,
+      "ipc_open of the driver '%s' returned %zu bytes at %p, outside of their allocation of %zu bytes at "
+      "%p",
+      driver, memory.size, memory.ptr, memory.base_size, memory.base);
+}
+
 orError_t close_in_order(void*, char*, size_t) {
   return orSuccess;
 }
@@ -97,6 +111,11 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle_t* handle) {
     {
       std::lock_guard lock(runtime.import_mutex);
       OR_RETURN_IF_ERROR(from_driver(runtime.driver().ipc_open(handle, &memory)));
+      if (const orError_t error = check_opened(runtime, memory)) {
+        int last = 0;
+        if (memory.ptr) static_cast<void>(runtime.driver().ipc_close(memory.ptr, &last));
+        return error;
+      }
       const Allocation import = {reinterpret_cast<uintptr_t>(memory.base), memory.base_size, memory.base_size,
                                  AllocationKind::kImported, memory.device};
       if (!runtime.allocations.insert_import(import)) {

@@ -44,7 +44,10 @@ orError_t drain(Runtime& runtime, int device) {
 }
 
 orError_t host_alloc(const orDriver& driver, size_t size, void** pointer) {
-  if (driver.host_alloc) return from_driver(driver.host_alloc(size, pointer));
+  if (driver.host_alloc) {
+    OR_RETURN_IF_ERROR(from_driver(driver.host_alloc(size, pointer)));
+    return check_created(*pointer, "host_alloc", driver.name);
+  }
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   *pointer = size <= SIZE_MAX - page ? std::aligned_alloc(page, (size + page - 1) / page * page) : nullptr;
   if (*pointer) return orSuccess;

@@ -54,6 +54,7 @@ orError_t Modules::find(const orDriver& driver, uint64_t module, const ModulePin
   }
   FunctionInfo info{nullptr, module, pin->device, intern(name)};
   OR_RETURN_IF_ERROR(from_driver(driver.module_function(pin->driver, name, &info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "module_function", driver.name));
   handle = functions_.insert(info);
   if (handle != 0) by_name_.emplace(key, handle);
   return orSuccess;

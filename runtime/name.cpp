@@ -10,6 +10,7 @@ namespace openreg {
 namespace {
 
 constexpr const char* kDefaultName = "openreg";
+constexpr const char* kReserved = "privateuseone";
 constexpr size_t kMaxLength = 63;
 
 std::atomic<const char*> chosen{nullptr};  // lives as long as the process
@@ -24,11 +25,12 @@ bool is_lower(char c) {
   return c >= 'a' && c <= 'z';
 }
 
+// As the device strings of c10: letters and underscores, then an index.
 bool is_valid(const char* name) {
   const size_t length = std::strlen(name);
   if (length == 0 || length > kMaxLength || !is_lower(name[0])) return false;
   for (const char* c = name; *c; ++c) {
-    if (!is_lower(*c) && !(*c >= '0' && *c <= '9') && *c != '_') return false;
+    if (!is_lower(*c) && *c != '_') return false;
   }
   return true;
 }
@@ -52,10 +54,15 @@ extern "C" {
 orError_t orSetDeviceName(const char* name) {
   if (!name) return fail(orErrorInvalidValue, "orSetDeviceName: name is NULL");
   if (!is_valid(name)) {
+    return fail(
+        orErrorInvalidValue,
+        "orSetDeviceName: name is '%.80s': use 1 to %zu lower-case letters and underscores, beginning "
+        "with a letter",
+        name, kMaxLength);
+  }
+  if (!std::strcmp(name, kReserved)) {
     return fail(orErrorInvalidValue,
-                "orSetDeviceName: name is '%.80s': use 1 to %zu lower-case letters, digits and underscores, "
-                "beginning with a letter",
-                name, kMaxLength);
+                "orSetDeviceName: '%s' is torch's own name of an unnamed device: choose another", name);
   }
   return noexcept_boundary([&]() -> orError_t {
     auto* copy = new char[std::strlen(name) + 1];

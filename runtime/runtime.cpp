@@ -3,6 +3,7 @@
 #include "driver.h"
 #include "faults.h"
 #include "trace.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <bit>
@@ -125,14 +126,18 @@ orError_t Runtime::start_driver() {
     return fail(error, "the driver '%s' failed in init: %s", loaded->path.c_str(), why.c_str());
   }
   OR_RETURN_IF_ERROR(from_driver(driver_.device_count(&device_count_)));
-  if (device_count_ < 0 || device_count_ > kMaxDevices) {
-    return fail(orErrorDriver, "the driver '%s' reports %d devices; the supported range is 0 to %d", label,
-                device_count_, kMaxDevices);
+  if (device_count_ < 0 || device_count_ > OR_MAX_DEVICES) {
+    return fail(orErrorDriver,
+                "the driver '%s' reports %d devices; the supported range is 0 to %d: report the first %d",
+                label, device_count_, OR_MAX_DEVICES, OR_MAX_DEVICES);
   }
   devices_ = new Device[static_cast<size_t>(device_count_)];
   for (int index = 0; index < device_count_; ++index) {
     devices_[index].properties.struct_size = sizeof(orDeviceProperties);
     OR_RETURN_IF_ERROR(from_driver(driver_.device_properties(index, &devices_[index].properties)));
+    char(&name)[sizeof(orDeviceProperties::name)] = devices_[index].properties.name;
+    name[sizeof(name) - 1] = '\0';
+    make_utf8(name);
     const size_t granularity = devices_[index].properties.allocation_granularity;
     if (!std::has_single_bit(granularity)) {
       return fail(
@@ -175,6 +180,12 @@ orError_t Runtime::check_device(int index) const {
   return fail(orErrorInvalidDevice,
               "invalid device ordinal: device index %d is out of range: there are %d devices (0 to %d)%s",
               index, device_count_, device_count_ - 1, hint);
+}
+
+orError_t Runtime::check_driver_device(int index, const char* entry) const {
+  if (index >= 0 && index < device_count_) return orSuccess;
+  return fail(orErrorDriver, "%s of the driver '%s' returned device %d; it has %d devices", entry,
+              driver_.name, index, device_count_);
 }
 
 orError_t Runtime::current_device(int& index) const {
@@ -328,6 +339,7 @@ orError_t Runtime::make_stream(int index, int priority, uint64_t id, uint64_t& h
   Device& device = devices_[index];
   StreamInfo info{nullptr, index, priority, id};
   OR_RETURN_IF_ERROR(from_driver(driver_.stream_create(index, priority, id, &info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "stream_create", driver_.name));
   handle = streams_.insert(info);
   if (!handle) {
     static_cast<void>(driver_.stream_destroy(info.driver));
@@ -350,6 +362,7 @@ orError_t Runtime::create_event(int index, unsigned flags, uint64_t& handle) {
   OR_RETURN_IF_ERROR(hold_open(index, open));
   EventInfo info{nullptr, index, flags};
   OR_RETURN_IF_ERROR(from_driver(driver_.event_create(index, flags, &info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "event_create", driver_.name));
   return add_event(info, handle);
 }
 
@@ -357,8 +370,11 @@ orError_t Runtime::open_event(const orIpcEventHandle_t& shared, uint64_t& handle
   mark_used();
   EventInfo info{nullptr, 0, orEventDisableTiming | orEventInterprocess};
   OR_RETURN_IF_ERROR(from_driver(driver_.ipc_open_event(&shared, &info.device, &info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "ipc_open_event", driver_.name));
   std::shared_lock<std::shared_mutex> open;
-  if (const orError_t error = hold_open(info.device, open)) {
+  orError_t error = check_driver_device(info.device, "ipc_open_event");
+  if (error == orSuccess) error = hold_open(info.device, open);
+  if (error != orSuccess) {
     static_cast<void>(driver_.event_destroy(info.driver));
     return error;
   }
@@ -427,6 +443,7 @@ orError_t Runtime::load_module(int index, const void* image, size_t size, uint64
   OR_RETURN_IF_ERROR(hold_open(index, open));
   ModuleInfo info{nullptr, index};
   OR_RETURN_IF_ERROR(from_driver(driver_.module_load(index, image, size, &info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "module_load", driver_.name));
   handle = modules.insert(info);
   if (!handle) {
     static_cast<void>(driver_.module_unload(info.driver));
@@ -442,6 +459,7 @@ orError_t Runtime::defer_kernel(uint64_t& handle) {
   }
   DeferredInfo info{};
   OR_RETURN_IF_ERROR(from_driver(driver_.kernel_defer(&info.driver)));
+  OR_RETURN_IF_ERROR(check_created(info.driver, "kernel_defer", driver_.name));
   handle = deferred_.insert(info);
   if (handle != 0) return orSuccess;
   static_cast<void>(driver_.kernel_finish(info.driver, orSuccess, nullptr));

@@ -67,8 +67,6 @@ struct Corruption;  // faults.h
 
 class Runtime {
  public:
-  static constexpr int kMaxDevices = 256;
-
   /// Returns the runtime, or NULL and sets `error`.
   static Runtime* enter(orError_t& error) {
     error = orSuccess;
@@ -97,6 +95,8 @@ class Runtime {
   bool has_capability(uint64_t bit) const { return (driver_.capabilities & bit) != 0; }
 
   [[nodiscard]] orError_t check_device(int index) const;
+  /// Fails if `entry` of the driver returned an index that is out of range.
+  [[nodiscard]] orError_t check_driver_device(int index, const char* entry) const;
   /// The current device of this thread; fails if it is out of range.
   [[nodiscard]] orError_t current_device(int& index) const;
 

@@ -170,12 +170,16 @@ print(ours[0].message)
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
     assert "torch.openreg" in output and "object object" in output
-    execute(
+    output = execute(
         "import torch\ntorch.Tensor.openreg = mine = object()\n"
-        + WORKS
-        + "assert torch.Tensor.openreg is mine",
+        + UNAVAILABLE
+        + """
+assert torch.Tensor.openreg is mine
+print(ours[0].message)
+""",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
+    assert "torch.Tensor.openreg exists" in output
 
 
 def test_a_program_that_renames_the_backend() -> None:

@@ -108,7 +108,7 @@ except ValueError as error:
 
 
 @pytest.mark.parametrize(
-    "name", ["Foo", "foo bar", "1foo", "fo\N{LATIN SMALL LETTER O WITH DIAERESIS}", "x" * 64]
+    "name", ["Foo", "foo bar", "1foo", "foo1", "fo\N{LATIN SMALL LETTER O WITH DIAERESIS}", "x" * 64]
 )
 def test_an_invalid_name(name: str) -> None:
     program = (
@@ -120,7 +120,17 @@ def test_an_invalid_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("cuda", "already set"), ("nn", "already set"), ("xla", "a device type of torch")]
+    ("name", "why"),
+    [
+        ("cuda", "'cuda' is a device type of torch"),
+        ("nn", "already set"),
+        ("xla", "a device type of torch"),
+        ("privateuseone", "torch's own name"),
+        ("to", "torch.Tensor.to exists"),
+        ("grad", "torch.Tensor.grad exists"),
+        ("children", "torch.nn.Module.children exists"),
+        ("leaf", "torch.Tensor.is_leaf exists"),
+    ],
 )
 def test_a_name_that_torch_uses(name: str, why: str) -> None:
     program = """

@@ -74,6 +74,30 @@ except RuntimeError as error:
     assert execute(WORKS, path=path, OPENREG_DRIVER=str(minimal)) == "minimal"
 
 
+def test_one_of_two_packages(minimal: Path, tmp_path: Path) -> None:
+    """By the name of its entry point, or by the path of its library: the device has the name of the entry point."""
+    second = build_driver(ROOT / "runtime/tests/drivers/minimal.c", tmp_path / "libbar.so")
+    path = [
+        vendor_package(tmp_path / "a", "foo", minimal),
+        vendor_package(tmp_path / "b", "bar", second),
+    ]
+    for chosen in ("bar", str(second), str(tmp_path / "b/../libbar.so")):
+        assert execute(WORKS.replace("openreg", "bar"), path=path, OPENREG_DRIVER=chosen) == "minimal"
+        report = doctor(0, path=path, OPENREG_DRIVER=chosen)
+        assert "libbar.so" in report and "registered as 'bar'" in report
+    check = partial(python, "-m", "torch_openreg", "driver-check", "--only", "fill", path=path)
+    assert "1 passed" in check(OPENREG_DRIVER="bar").stdout
+    # A child process has the same device.
+    program = """
+import subprocess, sys, torch
+subprocess.run([sys.executable, "-c", "import torch; torch.ones(1, device='bar')"], check=True)
+"""
+    execute(program, path=path, OPENREG_DRIVER="bar")
+    assert execute(WORKS, path=path, OPENREG_DRIVER="sim")
+    report = doctor(1, path=path)
+    assert "OPENREG_DRIVER=bar" in report and "OPENREG_DRIVER=foo" in report
+
+
 def test_a_package_whose_driver_cannot_be_found(tmp_path: Path) -> None:
     vendor_package(tmp_path, "foo", "")
     (tmp_path / "torch_foo.py").write_text(
@@ -133,6 +157,59 @@ for use in (lambda: torch.ones(1, device="openreg"), torch.openreg.init):
     report = doctor(1, OPENREG_DRIVER=str(library))
     findings, _, remedies = report.partition("What to do:")
     assert str(library) in findings and expected in findings and "reinstall the driver" in remedies
+
+
+FAILS = """
+import torch
+try:
+    torch.ones(1, device="foo")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def changed_driver(folder: Path, old: str, new: str) -> Path:
+    """The minimal driver with another text in its source."""
+    source = (ROOT / "runtime/tests/drivers/minimal.c").read_text()
+    assert old in source
+    (folder / "changed.c").write_text(source.replace(old, new))
+    return build_driver(folder / "changed.c", folder / "libchanged.so")
+
+
+def test_remedies_for_a_registered_driver(tmp_path: Path) -> None:
+    """Those of OPENREG_DRIVER and of torch_openreg do not help."""
+    failing = changed_driver(
+        tmp_path,
+        "static orError_t init(const orHost* given) {",
+        'static orError_t init(const orHost* given) { given->report("no firmware \\xff"); return orErrorSystem;',
+    )
+    for library, why in ((failing, "failed in init: no firmware ?"), (tmp_path / "no.so", "No such file")):
+        path = [vendor_package(tmp_path / library.stem, "foo", library)]
+        output = execute(FAILS, path=path)
+        assert why in output and str(library) in output
+        report = doctor(1, path=path)
+        findings, _, remedies = report.partition("What to do:")
+        assert why in findings
+        assert "torch_foo 1.0" in remedies and "OPENREG_DRIVER=sim" in remedies
+        assert "unset OPENREG_DRIVER" not in remedies and "reinstall torch_openreg" not in remedies
+    assert "(from torch_foo 1.0 (foo = torch_foo:driver)): No such file" in output
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    library = changed_driver(tmp_path, '"minimal"', '"mini\\xffmal"')
+    program = "import torch; torch.ones(1, device='openreg'); print(torch.openreg.get_device_name())"
+    assert execute(program, OPENREG_DRIVER=str(library)) == "mini?mal"
+    assert "'mini?mal'" in doctor(0, OPENREG_DRIVER=str(library))
+
+
+def test_more_devices_than_supported(tmp_path: Path) -> None:
+    library = changed_driver(tmp_path, "*count = 1", "*count = 100")
+    path = [vendor_package(tmp_path, "foo", library)]
+    message = "reports 100 devices; the supported range is 0 to 64"
+    assert message in execute(FAILS.replace('"foo"', '"foo:70"'), path=path)
+    assert message in doctor(1, path=path)
+    check = python("-m", "torch_openreg", "driver-check", path=path, code=2)
+    assert "device_count is 100; the supported range is 1 to 64" in check.stdout
 
 
 @pytest.mark.parametrize(

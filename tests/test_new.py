@@ -39,7 +39,7 @@ def change(file: Path, old: str, text: str) -> None:
     file.write_text(before.replace(old, text))
 
 
-@pytest.mark.parametrize("name", ["foo", "a" + "_long" * 12 + "_1"])
+@pytest.mark.parametrize("name", ["foo", "a" + "_long" * 12 + "_n"])
 def test_the_files_are_formatted(name: str) -> None:
     assert main(["new", name]) == 0
     folder = Path(f"torch_{name}")
@@ -66,11 +66,18 @@ def test_the_files_are_formatted(name: str) -> None:
             "'Foo', from the command line, cannot be the name of a device: use 1 to 63 lower-case letters",
         ),
         ("1foo", "beginning with a letter"),
-        ("foo-bar", "letters, digits and underscores"),
+        ("foo-bar", "letters and underscores"),
+        ("foo1", "letters and underscores"),
+        ("privateuseone", "torch's own name"),
+        ("cuda", "'cuda' is a device type of torch: choose another name"),
+        ("full", "torch.full exists already: choose another name for the device"),
+        ("numpy", "torch.Tensor.numpy exists"),
+        ("type", "torch.Tensor.type exists"),
+        ("register_module", "torch.nn.Module.register_module exists"),
         ("", "'', from the command line"),
         ("x" * 64, "1 to 63"),
         ("xla", "'xla' is a device type of torch: choose another name"),
-        ("nn", "torch.nn, the attribute for the device's module, is already set"),
+        ("nn", "torch.nn exists already: choose another name for the device"),
         ("openreg", "'openreg' is the simulated device"),
         ("lambda", "a keyword of Python"),
         ("foo_", "remove the last underscore"),
@@ -94,6 +101,9 @@ def test_a_folder_that_is_not_empty(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["new", "foo", "mine"]) == 2
     assert "'mine' exists and is not an empty folder" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]
+    (tmp_path / "torch_link").symlink_to("nowhere")
+    assert main(["new", "link"]) == 2
+    assert "'torch_link' exists and is not an empty folder" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["new", "foo", "empty"]) == 0
 
@@ -169,6 +179,8 @@ def test_conflicts_are_marked(template: Path, capsys: pytest.CaptureFixture[str]
     assert "kDevices = 4" in driver and "kDevices = 8" in driver and "<<<<<<< this package" in driver
     assert "mine" in (folder / "NEWS").read_text()
 
+    assert main(["new", "foo", "--update"]) == 2  # the template has not changed since
+    assert "NEWS, driver.c: resolve the conflicts of the last update first" in capsys.readouterr().err
     change(template / "driver.c.jinja", "kDevices = 8", "kDevices = 9")
     assert main(["new", "foo", "--update"]) == 2
     assert "resolve the conflicts of the last update first" in capsys.readouterr().err
@@ -189,3 +201,48 @@ def test_updates_that_are_refused(
     assert main(["new", "foo", "--update"]) == 2
     assert "needs the program git" in capsys.readouterr().err
     assert (tmp_path / "torch_foo/README.md").read_text() == before
+
+
+def test_an_update_that_cannot_be_merged_changes_nothing(
+    template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "foo"]) == 0
+    folder = Path("torch_foo")
+    change(template / "README.md.jinja", "# torch_", "# New: torch_")
+    change(template / "setup.py.jinja", "-Wextra", "-Wpedantic")
+    (folder / "setup.py").write_bytes(b"\0binary\0")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["new", "foo", "--update"]) == 2
+    assert "setup.py: git cannot merge it" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    (folder / "setup.py").unlink()
+    (folder / "setup.py").mkdir()
+    assert main(["new", "foo", "--update"]) == 2
+    assert "setup.py is a folder here, and a file in the template" in capsys.readouterr().err
+    (folder / "setup.py").rmdir()
+    change(template / "tests/test_driver.py.jinja", "import sys", "import os\nimport sys")
+    shutil.rmtree(folder / "tests")
+    (folder / "tests").write_text("mine")
+    (folder / "README.md").write_text("mine")
+    assert main(["new", "foo", "--update"]) == 2
+    assert "tests is a file here, and a folder in the template" in capsys.readouterr().err
+    assert (folder / "README.md").read_text() == "mine"
+
+
+def test_a_build_without_torch_openreg(tmp_path: Path) -> None:
+    assert main(["new", "foo"]) == 0
+    stub = tmp_path / "stub"
+    stub.mkdir()
+    (stub / "setuptools.py").write_text("Extension = setup = None")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import runpy; runpy.run_path('setup.py')"],
+        cwd="torch_foo",
+        env={"PYTHONPATH": str(stub)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "torch_openreg is not installed: install it, and build with pip install --no-build-isolation"
+    )

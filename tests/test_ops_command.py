@@ -1,6 +1,8 @@
 """``python -m torch_openreg ops``: support status of each operator, compared with operator statistics."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +123,10 @@ def test_dispatch_of_an_operator():
     own = ops("--dispatch", "aten::view").stdout
     assert "PrivateUse1          a kernel for this key" in own and "factory_and_view_ops.cpp" in own
     assert "aten::fmod.Tensor" in ops("--dispatch", "aten::fmod", code=1).stderr
+
+
+def test_a_reader_that_stops_early():
+    """As `| head`."""
+    command = f"{sys.executable} -m torch_openreg ops | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 141 and not done.stderr and len(done.stdout.splitlines()) == 1

@@ -1,13 +1,13 @@
 #include "kernel/submit.h"
 
 #include "common/gil_release.h"
+#include "common/utf8.h"
 #include "device/device.h"
 #include "kernel/thread_state.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -58,9 +58,13 @@ orError_t submit_kernel(orStream_t stream, const orKernel& kernel, const void* a
 }
 
 void append_context(char* why, size_t why_size, const char* context) {
-  const size_t room = why_size - 1 - std::min(std::strlen(context), why_size - 1);
-  const size_t length = std::min(std::strlen(why), room);
-  std::snprintf(why + length, why_size - length, "%s", context);
+  const size_t room = why_size - 1;
+  const size_t reason = std::strlen(why);
+  // A long reason keeps at least half of the buffer.
+  const size_t added = length_up_to(context, std::max(room - std::min(reason, room), room / 2));
+  const size_t kept = length_up_to({why, reason}, room - added);
+  std::memcpy(why + kept, context, added);
+  why[kept + added] = '\0';
 }
 
 }  // namespace openreg

@@ -12,7 +12,7 @@ namespace openreg {
 [[nodiscard]] orError_t submit_kernel(orStream_t stream, const orKernel& kernel, const void* args,
                                       size_t args_size, bool captured);
 
-/// Appends `context` to the message of a failed kernel. If there is no room, truncates the message.
+/// Appends `context` to the message of a failed kernel, which keeps at least half of the buffer.
 void append_context(char* why, size_t why_size, const char* context);
 
 }  // namespace openreg

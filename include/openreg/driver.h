@@ -13,8 +13,9 @@
  * signature. OR_DRIVER_VERSION increases when fields are appended.
  * - An older driver has a shorter table. The runtime treats each missing entry as NULL, with the default in
  * its comment. All entries after "Appended" are optional.
- * - A newer driver has a longer table. The runtime does not read fields that it does not know. The driver
- * must work if these are never called. If it cannot, it sets `oldest_runtime`.
+ * - A newer driver has a longer table, of at most OR_DRIVER_LARGEST bytes. The runtime does not read fields
+ * that it does not know. The driver must work if these are never called. If it cannot, it sets
+ * `oldest_runtime`.
  * - If the meaning of an entry has to change, a new entry is appended. Only if that is impossible,
  *   OR_DRIVER_OLDEST increases; the runtime rejects drivers with a smaller version.
  * - Structs that may grow begin with struct_size, set by the side that owns the memory. Neither side accesses
@@ -31,7 +32,12 @@
  * Note [Errors]
  * An entry returns a code of error.h. Before it returns a code other than orSuccess and orErrorNotReady, it
  * may pass a message with the values to orHost.report; otherwise the runtime uses the text of the code. No
- * C++ type and no exception crosses this table.
+ * C++ type and no exception crosses this table. An entry that returns orSuccess has set its results: a NULL
+ * object is an error of the driver.
+ *
+ * Note [Text]
+ * Strings are zero-terminated UTF-8. In text from a driver the runtime replaces each invalid byte with '?',
+ * and removes a character that a buffer has cut.
  *
  * Note [Rules of streams and kernels]
  * The driver implements Note [Stream order], Note [Failed kernels], Note [Deferred kernels], Note [Graphs]
@@ -59,6 +65,7 @@ extern "C" {
 
 #define OR_DRIVER_VERSION 5
 #define OR_DRIVER_OLDEST 1
+#define OR_DRIVER_LARGEST 65536 /* bytes of a table; a larger struct_size was not initialized */
 
 typedef struct orDriverStream orDriverStream;
 typedef struct orDriverEvent orDriverEvent;
@@ -96,6 +103,8 @@ typedef struct orDriver {
   /* Called once, before any other entry. Reads the configuration; opens nothing and starts no thread, so that
    * a process can fork after it. If it fails, no other entry is called. */
   orError_t (*init)(const orHost* host);
+  /* 0 to OR_MAX_DEVICES. On a machine with more, report the first ones: the runtime uses none if there are
+   * too many. */
   orError_t (*device_count)(int* count);
   orError_t (*device_properties)(int device, orDeviceProperties* properties);
   /* Called once before the first use of the device, and again after device_close. */
@@ -139,8 +148,8 @@ typedef struct orDriver {
   /* (optional) As orRunKernel. Without it: stream_launch, then stream_synchronize. */
   orError_t (*stream_run)(orDriverStream* stream, const orKernel* kernel, void* args,
                           const orObserver* observer);
-  /* The runtime keeps host memory, pinned or pageable, valid until the copy is done. Peer copies require
-   * OR_CAP_PEER_COPY. */
+  /* `kind` says which side is device memory; it is never orMemcpyDefault. The runtime keeps host memory,
+   * pinned or pageable, valid until the copy is done. Peer copies require OR_CAP_PEER_COPY. */
   orError_t (*stream_copy)(orDriverStream* stream, void* dst, const void* src, size_t size, orMemcpyKind kind,
                            const orObserver* observer);
   orError_t (*stream_fill)(orDriverStream* stream, void* ptr, int value, size_t size,

@@ -97,10 +97,13 @@ typedef struct orDriverInfo {
  * OPENREG_DRIVER has precedence. The library is loaded by the first call that needs it, which returns an
  * error if it cannot be loaded. */
 OR_API orError_t orSetDriver(const char* path);
+/* As orSetDriver. Messages name `origin`, such as the package that installed the driver. */
+OR_API orError_t orSetDriverFrom(const char* path, const char* origin);
 /* The name of the device type, such as "openreg", which is the default. Messages contain it, and environment
  * variables of the runtime begin with it: OPENREG_SCHEDULE, OPENREG_SEED. It is set once, before the first
- * call that reads it; a different name later returns orErrorNotPermitted. 1 to 63 lower-case letters, digits
- * and underscores, beginning with a letter. */
+ * call that reads it; a different name later returns orErrorNotPermitted. 1 to 63 lower-case letters and
+ * underscores, beginning with a letter: torch's device strings have no digits before the index. Not
+ * "privateuseone", which is torch's own. */
 OR_API orError_t orSetDeviceName(const char* name);
 /* Never NULL; lives as long as the process. */
 OR_API_VALUE const char* orGetDeviceName(void);

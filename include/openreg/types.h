@@ -12,10 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The most devices that a driver reports, and a program can use. */
+#define OR_MAX_DEVICES 64
+
 /* Properties of a device. Sizes are in bytes. */
 typedef struct orDeviceProperties {
   uint32_t struct_size;
-  char name[64];
+  char name[64]; /* UTF-8, zero-terminated */
   size_t total_memory;
   size_t allocation_granularity; /* every allocation is rounded up to a multiple of this */
   int32_t major;                 /* generation of the device */

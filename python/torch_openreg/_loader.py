@@ -33,7 +33,7 @@ PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
 MODULE = f"{PACKAGE}.openreg"  # is torch.<device>
 AUTOLOAD = setting("AUTOLOAD")
 ENGINE = setting("HOST_ENGINE")
-FREE_NAME = "privateuseone"  # the name of PrivateUse1 while no backend has named it
+FREE_NAME = _driver.RESERVED  # the name of PrivateUse1 while no backend has named it
 REINSTALL = (
     f"reinstall {PACKAGE}: pip install --force-reinstall --no-deps --no-build-isolation, "
     "followed by its name or source folder"
@@ -139,7 +139,7 @@ def _integrate(torch: Any) -> ModuleType:
     _import_libraries(_driver.registered())
     _name_slot(torch)
     module = importlib.import_module(MODULE)
-    _apply_fault_rules()
+    _apply_settings()
     torch._register_device_module(DEVICE_NAME, module)
     _name_submodules()
     _generate_methods(torch)
@@ -149,13 +149,15 @@ def _integrate(torch: Any) -> ModuleType:
     return module
 
 
-def _apply_fault_rules() -> None:
-    """Applies the rules of OPENREG_FAULTS. Invalid rules are an error: without them, tests would pass for no reason."""
+def _apply_settings() -> None:
+    """Applies settings that find bugs. Invalid values are an error: without them, tests would pass for no reason."""
     injection = importlib.import_module(f"{MODULE}.fault_injection")
-    try:
-        injection.apply_environment()
-    except ValueError as error:
-        raise LoadError(str(error), f"correct {injection.FAULTS}, or unset it") from error
+    races = importlib.import_module(f"{MODULE}.races")
+    for module, variable in ((injection, injection.FAULTS), (races, races.CHECK_RACES)):
+        try:
+            module.apply_environment()
+        except ValueError as error:
+            raise LoadError(str(error), f"correct {variable}, or unset it") from error
 
 
 def _check_build(torch: Any) -> None:
@@ -169,16 +171,32 @@ def _check_build(torch: Any) -> None:
         raise mismatch
 
 
+def name_reserved(torch: Any, name: str) -> LoadError | None:
+    """Whether the name, or a method that has it, is torch's own."""
+    remedy = "choose another name for the device"
+    if torch._C._get_privateuse1_backend_name() != name and _is_device_type(torch, name):
+        return LoadError(f"'{name}' is a device type of torch", remedy)
+    for owner, attribute in (
+        (torch.Tensor, name),
+        (torch.Tensor, f"is_{name}"),
+        (torch.nn.Module, name),
+    ):
+        if hasattr(owner, attribute):
+            where = "torch.Tensor" if owner is torch.Tensor else "torch.nn.Module"
+            return LoadError(f"{where}.{attribute} exists, and the device would have it, too", remedy)
+    return None
+
+
 def name_conflict(torch: Any, name: str) -> LoadError | None:
-    """Whether torch uses the name already."""
+    """Whether torch or another module uses the name already."""
+    if (reserved := name_reserved(torch, name)) is not None:
+        return reserved
     existing = getattr(torch, name, None)
     if existing is not None:
         return LoadError(
             f"torch.{name}, the attribute for the device's module, is already set to {existing!r}",
             f"remove the code that sets torch.{name}, or choose another name for the device",
         )
-    if torch._C._get_privateuse1_backend_name() != name and _is_device_type(torch, name):
-        return LoadError(f"'{name}' is a device type of torch", "choose another name for the device")
     return None
 
 
@@ -339,7 +357,7 @@ def _warn(load_error: LoadError) -> None:
     _warned = True
     text = (
         f"{PACKAGE} {VERSION or '(not built)'} could not load the device '{DEVICE_NAME}': {load_error}. "
-        f"Run python -m {PACKAGE} doctor to diagnose the installation. Any use of the device raises this error."
+        f"Run python -m {PACKAGE} doctor to diagnose the installation. Any use of '{DEVICE_NAME}' raises this error."
     )
     try:
         warnings.warn_explicit(text, DeviceUnavailableWarning, *_importer())

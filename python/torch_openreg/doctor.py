@@ -26,7 +26,7 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 PREFIX = "torch_openreg doctor: "
 CHILD_SECONDS = 300
 # The table "Settings" of the README; see docs/guide/driver.md. Names begin with that of the device.
-SETTINGS = ("ALLOC_CONF", "AUTOLOAD", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED")
+SETTINGS = ("ALLOC_CONF", "AUTOLOAD", "CHECK_RACES", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED")
 SIMULATED_SETTINGS = ("DEVICE_COUNT", "MEMORY")  # names always begin with OPENREG
 REPORT = "if the problem persists, report it with the output of this command"
 
@@ -60,19 +60,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine() -> list[Finding]:
-    use = _run_probe("use")
+    use, driver = _run_probe("use"), _driver_in_use()
     return [
         Finding("package", f"{_loader.PACKAGE} {_loader.VERSION or '(not built)'} in {_loader.PACKAGE_DIR}"),
         Finding("python", f"{sys.version.split()[0]}, {sys.executable}"),
         _torch(use),
         *_libraries(use),
         *_libstdcxx(),
-        _driver_in_use(),
+        driver,
         _slot(use),
         _accelerator(use),
         *_entry_points(),
         *_environment(),
-        _device(use),
+        _device(use, driver),
         _cpp_compiler(),
     ]
 
@@ -133,12 +133,22 @@ def _driver_in_use() -> Finding:
     probe = _run_probe("driver")
     if probe.get("driver"):
         return Finding("driver", probe["driver"])
-    remedy = (
-        f"repair or reinstall the driver, or unset {_driver.VARIABLE} for the registered or simulated device"
-        if probe.get("chosen")
-        else ""  # the finding of the library has it
+    # Without a chosen driver, the finding of the library has the remedy.
+    remedy = probe.get("driver_remedy") or (
+        _driver_remedy(probe.get("package")) if probe.get("chosen") else ""
     )
     return Finding("driver", probe.get("driver_error") or probe["end"], False, remedy)
+
+
+def _driver_remedy(package: str | None) -> str:
+    """`package`: that registers the driver; None if the variable names it."""
+    check = f"python -m {_loader.PACKAGE} driver-check checks it"
+    if package is None:
+        return f"repair or reinstall the driver ({check}), or unset {_driver.VARIABLE} for the registered or simulated device"
+    return (
+        f"repair the driver of {package} ({check}), uninstall that package, or set {_driver.VARIABLE}="
+        f"{_driver.EMBEDDED} for the simulated device"
+    )
 
 
 def _slot(use: dict[str, Any]) -> Finding:
@@ -217,7 +227,8 @@ def _note(variable: str, value: str) -> str:
     )
 
 
-def _device(use: dict[str, Any]) -> Finding:
+def _device(use: dict[str, Any], driver: Finding) -> Finding:
+    """A driver that does not work has its own finding, with the remedy."""
     if use.get("load_error"):
         return Finding("device", f"not loaded: {use['load_error']}", False, use["remedy"])
     if "devices" not in use:
@@ -229,11 +240,19 @@ def _device(use: dict[str, Any]) -> Finding:
             "device",
             f"{count}; a kernel failed: {use['end']}",
             False,
-            f"{_loader.REINSTALL}; {REPORT}",
+            _kernel_remedy(use) if driver.ok else "",
         )
     if not use["devices"]:
-        return Finding("device", "none found", False, "check the variables under 'environment'")
+        return Finding(
+            "device", "none found", False, "check the variables under 'environment'" if driver.ok else ""
+        )
     return Finding("device", f"{count}; a kernel ran: {use['kernel']}")
+
+
+def _kernel_remedy(use: dict[str, Any]) -> str:
+    if _driver.is_simulated():
+        return f"{_loader.REINSTALL}; {REPORT}"
+    return _driver_remedy(use.get("package"))
 
 
 def _cpp_compiler() -> Finding:
@@ -311,7 +330,7 @@ def _probe_use() -> None:
             return
         from torch_openreg import _C
 
-        _report(step="counting devices", host_engine=_C.HOST_ENGINE)
+        _report(step="counting devices", host_engine=_C.HOST_ENGINE, package=_driver.package())
         _report(devices=module.device_count())
         _report(step="running a kernel")
         result = (torch.ones(2, device=_loader.DEVICE_NAME) + 1).tolist()
@@ -341,7 +360,7 @@ def _probe_driver() -> None:
         registered = _driver.registered()
         chosen = registered.path if registered else os.environ.get(_driver.VARIABLE)
         if chosen:
-            _report(chosen=True, step=f"loading the driver {chosen}")
+            _report(chosen=True, package=_driver.package(), step=f"loading the driver {chosen}")
         runtime = _driver.Runtime(_loader.libraries()[0])
         runtime.configure(_loader.DEVICE_NAME, registered)
         info = runtime.driver_info()
@@ -349,7 +368,7 @@ def _probe_driver() -> None:
         if info is None or runtime.library.orGetDeviceCount(ctypes.byref(count)):
             _report(driver_error=runtime.error())
             return
-        source = info.path.decode() or "embedded in the runtime"
+        source = info.path.decode(errors="replace") or "embedded in the runtime"
         if registered:
             source += f", registered as '{registered.name}'"
         operators = (
@@ -359,6 +378,8 @@ def _probe_driver() -> None:
             driver=f"'{info.name.decode()}', {source}; version {info.version} of the driver interface (the runtime: "
             f"{info.runtime_version}); devices: {count.value}; operators run in {operators}"
         )
+    except _unavailable.LoadError as error:
+        _report(driver_error=error.what, driver_remedy=error.remedy)
     except Exception as error:
         _report(driver_error=_loader.one_line(error))
 

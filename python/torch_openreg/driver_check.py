@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code of the program: 0 if all checks pass, 1 if one fails, 2 if the driver cannot be loaded."""
+    """The exit code of the program: 0 if all checks pass, 1 if one fails, 2 if the driver cannot be loaded or used."""
     options = ["--list"] if arguments.list else []
     for check in arguments.only:
         options += ["--only", check]
@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def registered_library() -> str:
-    """The library that the variable names, or a vendor's package."""
+    """The library that the variable names, by its path or the name of an entry point, or that of the only package."""
     chosen = os.environ.get(_driver.VARIABLE)
     if chosen == _driver.EMBEDDED:
         return os.path.join(_loader.PACKAGE_DIR, "lib", "libopenreg_sim.so")
-    registered = None if chosen else _driver.registered()
+    registered = _driver.registered()
     if registered is not None:
         return registered.path
     if chosen:

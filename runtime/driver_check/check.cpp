@@ -118,6 +118,8 @@ orDeviceProperties properties_of(const orDriver& driver, int device) {
 int count_devices(const orDriver& driver) {
   int count = -1;
   OK(driver.device_count(&count));
+  REQUIRE(count >= 0 && count <= OR_MAX_DEVICES, "device_count is %d; the supported range is 1 to %d", count,
+          OR_MAX_DEVICES);
   return count;
 }
 

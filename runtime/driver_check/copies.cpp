@@ -40,6 +40,22 @@ void device(const orDriver& driver) {
   }
 }
 
+// Copy engines split large copies.
+void large(const orDriver& driver) {
+  constexpr size_t kSize = (size_t{65} << 20) + 4099;
+  size_t free = 0, total = 0;
+  OK(driver.memory_info(0, &free, &total));
+  if (free / 3 < kSize) throw Skipped{"less than 200 MiB of device memory are free"};
+  const Memory from(driver, kSize), to(driver, kSize);
+  const auto bytes = pattern(kSize);
+  from.write(bytes);
+  REQUIRE(from.read(kSize) == bytes, "%zu bytes change in copies to and from the device", kSize);
+  const Stream stream(driver);
+  OK(driver.stream_copy(stream, to.get(), from.get(), kSize, orMemcpyDeviceToDevice, nullptr));
+  stream.synchronize();
+  REQUIRE(to.read(kSize) == bytes, "%zu bytes change in a copy on the device", kSize);
+}
+
 void peer(const orDriver& driver) {
   if (!(driver.capabilities & OR_CAP_PEER_COPY)) throw Skipped{"no OR_CAP_PEER_COPY"};
   if (count_devices(driver) < 2) throw Skipped{"only one device"};
@@ -109,6 +125,7 @@ constexpr Check kChecks[] = {
     {"copy-host", "copies between host and device keep all bytes, at any size and offset", &host},
     {"copy-bounds", "copies write only their destination", &bounds},
     {"copy-device", "copies on the device keep all bytes", &device},
+    {"copy-large", "copies of more than 64 MiB keep all bytes", &large},
     {"copy-peer", "copies between devices keep all bytes", &peer},
     {"copy-order", "copies and fills run in stream order", &order},
     {"copy-before-kernel", "a kernel runs after the copies before it", &host_function_order},

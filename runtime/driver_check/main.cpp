@@ -22,14 +22,18 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: openreg-driver-check [--list] [--only CHECK]... [--timeout SECONDS] LIBRARY\n"
+    "       openreg-driver-check --run CHECK LIBRARY\n"
     "\n"
     "Checks the driver in LIBRARY, and prints what it supports and which rules it breaks.\n"
-    "Exit code: 0 if all checks pass, 1 if one fails, 2 if the driver cannot be loaded or the arguments are "
-    "wrong.\n"
+    "Exit code: 0 if all checks pass, 1 if one fails, 2 if the driver cannot be loaded or used or the "
+    "arguments are wrong.\n"
     "\n"
     "  --list       print the checks and their rules\n"
     "  --only       run only this check; may be repeated\n"
-    "  --timeout    seconds after which a check counts as hanging; default 60\n";
+    "  --timeout    seconds after which a check counts as hanging; default 60\n"
+    "  --run        run one check in this process, for a debugger\n";
+
+constexpr int kNotLoaded = 3;  // exit code of a child process
 
 std::vector<Check> all_checks() {
   std::vector<Check> all;
@@ -51,9 +55,11 @@ const orDriver& load() {
   const DriverFile file = {library.c_str(), "the command line"};
   const std::string who = "the driver '" + library + "'";
   if (open_driver_file(file, given) || negotiate(*given, who.c_str(), table)) {
-    violation("%s", orGetLastErrorMessage());
+    std::printf("%s\n", orGetLastErrorMessage());
+    std::fflush(nullptr);
+    _exit(kNotLoaded);
   }
-  OK(table.init(&host));
+  expect(table.init(&host), orSuccess, "init");
   return table;
 }
 
@@ -87,8 +93,10 @@ int check_all(const std::vector<std::string>& only, int seconds) {
   const Ended described = run_child({"--describe", "", library}, seconds);
   std::printf("%s", described.output.c_str());
   if (described.problem() != nullptr || described.code != kPassed) {
-    std::printf("the driver cannot be loaded%s%s\n", described.problem() ? ": " : "",
-                described.problem() ? described.problem() : "");
+    std::printf("%s%s%s\n",
+                described.code == kNotLoaded ? "the driver cannot be loaded"
+                                             : "the driver cannot be used; no check was run",
+                described.problem() ? ": " : "", described.problem() ? described.problem() : "");
     return 2;
   }
   std::vector<std::string> failed;
@@ -114,6 +122,16 @@ int check_all(const std::vector<std::string>& only, int seconds) {
   for (size_t i = 0; i < failed.size(); ++i) std::printf("%s%s", i == 0 ? ": " : ", ", failed[i].c_str());
   std::printf("\n");
   return failed.empty() ? 0 : 1;
+}
+
+bool is_check(const std::string& name) {
+  const auto all = all_checks();
+  return std::ranges::any_of(all, [&](const Check& check) { return name == check.name; });
+}
+
+// A name without a slash is searched by the dynamic loader, but a file of the working directory precedes.
+std::string resolve(const std::string& name) {
+  return name.find('/') == std::string::npos && access(name.c_str(), F_OK) == 0 ? "./" + name : name;
 }
 
 int fail_usage(const char* what, const char* value) {
@@ -143,13 +161,15 @@ int main(int argc, char** argv) {
     }
     if ((argument == "--run" || argument == "--peer" || argument == "--describe") &&
         i + 2 < arguments.size()) {
-      library = arguments[i + 2];
+      library = resolve(arguments[i + 2]);
+      if (argument == "--run" && !is_check(arguments[i + 1])) {
+        return fail_usage("no such check: ", arguments[i + 1].c_str());
+      }
       return run_internal(argument, arguments[i + 1]);
     }
     if (argument == "--only" && has_value) {
       only.push_back(arguments[++i]);
-      const auto all = all_checks();
-      if (std::ranges::none_of(all, [&](const Check& check) { return only.back() == check.name; })) {
+      if (!is_check(only.back())) {
         return fail_usage("no such check: ", only.back().c_str());
       }
     } else if (argument == "--timeout" && has_value) {
@@ -160,7 +180,7 @@ int main(int argc, char** argv) {
     } else if (!library.empty()) {
       return fail_usage("more than one library: ", argument.c_str());
     } else {
-      library = argument;
+      library = resolve(argument);
     }
   }
   if (library.empty()) return fail_usage("no library", "");

@@ -30,10 +30,13 @@ void synchronize(const orDriver& driver) {
 }
 
 void query(const orDriver& driver) {
-  require_asynchronous(driver);
   Gate gate;
   const Stream stream(driver);
   EXPECT(orSuccess, driver.stream_query(stream));
+  OK(launch(driver, stream, [] { return std::string(); }));
+  stream.synchronize();
+  EXPECT(orSuccess, driver.stream_query(stream));
+  require_asynchronous(driver);
   OK(launch(driver, stream, gate.body()));
   EXPECT(orErrorNotReady, driver.stream_query(stream));
   gate.open();
@@ -191,7 +194,7 @@ void schedules(const orDriver& driver) {
 constexpr Check kChecks[] = {
     {"stream-order", "kernels of a stream run in submission order", &order},
     {"stream-synchronize", "stream_synchronize waits for all submitted work", &synchronize},
-    {"stream-query", "stream_query returns orErrorNotReady while work is unfinished", &query},
+    {"stream-query", "stream_query returns orErrorNotReady while work is unfinished, and only then", &query},
     {"stream-pending", "stream_pending counts unfinished work", &pending},
     {"stream-independence", "a blocked stream does not delay copies of another", &independence},
     {"stream-destroy", "work of a destroyed stream still runs", &destroy},

@@ -10,7 +10,7 @@ int describe(const orDriver& driver) {
   std::printf("driver '%s', version %u of the interface (this program: %d), a table of %u bytes (%zu)\n",
               driver.name, driver.version, OR_DRIVER_VERSION, driver.struct_size, sizeof(orDriver));
   const int count = count_devices(driver);
-  REQUIRE(count >= 1, "the driver has no device");
+  REQUIRE(count != 0, "the driver has no device");
   for (int device = 0; device < count; ++device) {
     const orDeviceProperties properties = properties_of(driver, device);
     std::printf("device %d: %.*s, %.1f GiB\n", device, static_cast<int>(sizeof(properties.name)),

@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -111,7 +113,44 @@ TEST(DriverCheck, DriversThatCannotBeLoaded) {
   const Result incomplete = run(test_driver("broken"));
   EXPECT_EQ(incomplete.code, 2);
   EXPECT_TRUE(contains(incomplete.output, "has no 'stream_copy', which is required")) << incomplete.output;
+  EXPECT_TRUE(contains(incomplete.output, "the driver cannot be loaded")) << incomplete.output;
   unsetenv("BROKEN_DRIVER");
+}
+
+TEST(DriverCheck, DriversThatCannotBeUsed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"init", "init returned orErrorSystem (10): the firmware has version 3; this driver needs 4"},
+      {"no stream", "stream_create returned orSuccess and no stream"},
+      {"too many devices", "device_count is 65; the supported range is 1 to 64"},
+  };
+  for (const auto& [change, message] : cases) {
+    setenv("BROKEN_DRIVER", change, 1);
+    const Result result = run(test_driver("broken"));
+    EXPECT_EQ(result.code, 2) << result.output;
+    EXPECT_TRUE(contains(result.output, message)) << result.output;
+    EXPECT_TRUE(contains(result.output, "the driver cannot be used; no check was run")) << result.output;
+    EXPECT_FALSE(contains(result.output, "cannot be loaded")) << result.output;
+  }
+  unsetenv("BROKEN_DRIVER");
+}
+
+TEST(DriverCheck, OneCheckInThisProcess) {
+  const Result passed = run("--run stream-order " OPENREG_SIM);
+  EXPECT_EQ(passed.code, 0) << passed.output;
+  const Result unknown = run("--run nothing " OPENREG_SIM);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(contains(unknown.output, "no such check: nothing")) << unknown.output;
+  EXPECT_TRUE(contains(run("--help").output, "--run "));
+}
+
+TEST(DriverCheck, AFileOfTheWorkingDirectory) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(OPENREG_TEST_DRIVERS);
+  const Result all = run("--only device-count minimal.so");
+  const Result one = run("--run device-count minimal.so");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(all.code, 0) << all.output;
+  EXPECT_EQ(one.code, 0) << one.output;
 }
 
 TEST(DriverCheck, Arguments) {

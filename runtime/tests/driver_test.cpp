@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <openreg/driver.h>
+#include <openreg/module.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -228,12 +229,12 @@ TEST(DriverDeathTest, InvalidTables) {
                 {"OR_CAP_HOST_EXECUTABLE", "no 'kernel_view_offset'"});
   expect_broken("version 0", orErrorDriver, {"version 0", "update the driver"});
   expect_broken("short table", orErrorDriver, {"16 bytes", "sizeof(orDriver)"});
-  expect_broken("uninitialized size", orErrorDriver, {"3735928559 bytes"});
+  expect_broken("uninitialized size", orErrorDriver, {"3735928559 bytes", "to 65536"});
   expect_broken("size of a later version", orErrorDriver, {"OR_DRIVER_VERSION"});
   expect_broken("newer runtime", orErrorDriver, {"requires a runtime with version", "update the runtime"});
   expect_broken("no name", orErrorDriver, {"set orDriver.name"});
   expect_broken("init", orErrorSystem, {"failed in init: the firmware has version 3; this driver needs 4"});
-  expect_broken("too many devices", orErrorDriver, {"reports 1000 devices"});
+  expect_broken("too many devices", orErrorDriver, {"reports 65 devices; the supported range is 0 to 64"});
   expect_broken("granularity 0", orErrorDriver, {"allocation granularity of 0 bytes for device 0"});
 }
 
@@ -244,6 +245,96 @@ TEST(DriverDeathTest, SuccessWithoutMemoryIsAnError) {
     EXPECT_FAILS(orErrorDriver, orMalloc(&memory, 100), "returned NULL");
   });
   unsetenv("BROKEN_DRIVER");
+}
+
+// The runtime of a process that uses a broken driver.
+template <typename Body>
+void with_broken(const char* change, Body body) {
+  SCOPED_TRACE(change);
+  setenv("BROKEN_DRIVER", change, 1);
+  with_driver(test_driver("broken"), body);
+  unsetenv("BROKEN_DRIVER");
+}
+
+TEST(DriverDeathTest, SuccessWithoutAnObjectIsAnError) {
+  with_broken("no stream", [] {
+    void* memory = nullptr;
+    EXPECT_FAILS(orErrorDriver, orMalloc(&memory, 100), "stream_create of the driver 'sim' returned NULL");
+    orStream_t stream = nullptr;
+    EXPECT_FAILS(orErrorDriver, orStreamCreate(&stream), "stream_create");
+  });
+  with_broken("no event", [] {
+    orEvent_t event = nullptr;
+    EXPECT_FAILS(orErrorDriver, orEventCreate(&event), "event_create of the driver 'sim' returned NULL");
+  });
+  with_broken("no graph", [] {
+    Stream stream;
+    ASSERT_OK(orStreamBeginCapture(stream, orCaptureRelaxed));
+    orGraph_t graph = nullptr;
+    EXPECT_FAILS(orErrorDriver, orStreamEndCapture(stream, &graph), "stream_end_capture");
+  });
+  with_broken("no pinned memory", [] {
+    void* memory = nullptr;
+    EXPECT_FAILS(orErrorDriver, orMallocHost(&memory, 100), "host_alloc");
+  });
+  with_broken("no deferred kernel", [] {
+    Stream stream;
+    ASSERT_OK(launch(stream, [] {
+      orDeferred_t deferred = nullptr;
+      EXPECT_FAILS(orErrorDriver, orKernelDefer(&deferred), "kernel_defer");
+    }));
+    EXPECT_OK(orStreamSynchronize(stream));
+  });
+  with_broken("no module", [] {
+    orModule_t module = nullptr;
+    EXPECT_FAILS(orErrorDriver, orModuleLoad(&module, nullptr, 0), "module_load");
+  });
+  with_broken("no function", [] {
+    orModule_t module = nullptr;
+    ASSERT_OK(orModuleLoad(&module, nullptr, 0));
+    orFunction_t function = nullptr;
+    EXPECT_FAILS(orErrorDriver, orModuleGetFunction(&function, module, "f"), "module_function");
+  });
+}
+
+TEST(DriverDeathTest, InvalidSharedObjectsAreErrors) {
+  const orIpcMemHandle_t memory{};
+  const orIpcEventHandle_t event{};
+  void* ptr = nullptr;
+  orEvent_t opened = nullptr;
+  with_broken("no shared memory", [&] {
+    EXPECT_FAILS(orErrorDriver, orIpcOpenMemHandle(&ptr, &memory), "ipc_open of the driver 'sim'");
+  });
+  with_broken("shared memory of another device",
+              [&] { EXPECT_FAILS(orErrorDriver, orIpcOpenMemHandle(&ptr, &memory), "device 99"); });
+  with_broken("no shared event",
+              [&] { EXPECT_FAILS(orErrorDriver, orIpcOpenEventHandle(&opened, &event), "ipc_open_event"); });
+  with_broken("shared event of another device",
+              [&] { EXPECT_FAILS(orErrorDriver, orIpcOpenEventHandle(&opened, &event), "device 99"); });
+}
+
+TEST(DriverDeathTest, InvalidTextIsReplaced) {
+  expect_broken("init with an invalid message", orErrorSystem, {"failed in init: bad ? end"});
+  with_broken("invalid name", [] {
+    EXPECT_STREQ(driver_info().name, "bad ? end");
+    EXPECT_FAILS(orErrorInvalidValue, orMemcpy(nullptr, nullptr, 1, orMemcpyDefault), "NULL");
+  });
+  with_broken("device-properties: invalid name", [] {
+    orDeviceProperties properties{};
+    properties.struct_size = sizeof(properties);
+    ASSERT_OK(orGetDeviceProperties(&properties, 0));
+    EXPECT_EQ(std::string(properties.name), "bad ?" + std::string(58, 'x'));
+  });
+}
+
+TEST(DriverDeathTest, MessagesNameWhoHasChosenTheDriver) {
+  in_fresh_process([] {
+    EXPECT_FAILS(orErrorInvalidValue, orSetDriverFrom("sim", nullptr), "origin is NULL");
+    EXPECT_FAILS(orErrorInvalidValue, orSetDriverFrom(nullptr, "torch_foo 1.0"), "path is NULL");
+    ASSERT_OK(orSetDriverFrom("/nonexistent/libfoo.so", "torch_foo 1.0"));
+    int count = 0;
+    EXPECT_FAILS(orErrorDriver, orGetDeviceCount(&count), "libfoo.so' (from torch_foo 1.0): No such file");
+  });
 }
 
 TEST(DriverDeathTest, UnknownErrorCodesKeepTheirNumber) {

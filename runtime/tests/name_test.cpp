@@ -35,9 +35,10 @@ TEST(NameDeathTest, IsSetOnce) {
 TEST(NameDeathTest, IsChecked) {
   in_fresh_process([] {
     EXPECT_FAILS(orErrorInvalidValue, orSetDeviceName(nullptr), "NULL");
-    for (const char* name : {"", "Foo", "1foo", "_foo", "foo bar", "foo:0", "f\xc3\xbc"}) {
+    for (const char* name : {"", "Foo", "1foo", "_foo", "foo bar", "foo:0", "f\xc3\xbc", "foo1", "a1b"}) {
       EXPECT_FAILS(orErrorInvalidValue, orSetDeviceName(name), "lower-case letters");
     }
+    EXPECT_FAILS(orErrorInvalidValue, orSetDeviceName("privateuseone"), "torch's own name");
     EXPECT_FAILS(orErrorInvalidValue, orSetDeviceName(std::string(64, 'a').c_str()), "1 to 63");
     EXPECT_OK(orSetDeviceName(std::string(63, 'a').c_str()));
   });
@@ -49,7 +50,7 @@ TEST(NameDeathTest, OneOfManyThreadsSetsIt) {
     std::atomic<int> set{0};
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([&, i] {
-        if (orSetDeviceName(("foo" + std::to_string(i)).c_str()) == orSuccess) ++set;
+        if (orSetDeviceName(("foo" + std::string(1, static_cast<char>('a' + i))).c_str()) == orSuccess) ++set;
       });
     }
     for (std::thread& thread : threads) thread.join();

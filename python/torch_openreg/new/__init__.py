@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch_openreg import _driver, _loader
 from torch_openreg._unavailable import LoadError
-from torch_openreg.new.merge import Files, MergeError, merge, read_files, write_files
+from torch_openreg.new.merge import Files, MergeError, check_resolved, merge, read_files, write_files
 
 HELP = "write a vendor's package: a driver in one C file, its build, tests and CI"
 TEMPLATE = Path(__file__).parent / "template"
@@ -69,12 +69,15 @@ def _conflict_with_torch(name: str) -> LoadError | None:
     with contextlib.suppress(ImportError):  # without torch the package can be written, but not used
         import torch
 
-        return _loader.name_conflict(torch, name)
+        reserved = _loader.name_reserved(torch, name)
+        if reserved is None and hasattr(torch, name) and name != _driver.DEFAULT_NAME:
+            reserved = LoadError(f"torch.{name} exists already", "choose another name for the device")
+        return reserved
     return None
 
 
 def create(name: str, folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise Refused(
             f"'{folder}' exists and is not an empty folder: choose another one, or use --update for a package that this "
             "command has written"
@@ -95,6 +98,7 @@ def update(name: str, folder: Path) -> int:
     if not any(path.parts[:2] == ("src", f"torch_{name}") for path in before):
         raise Refused(f"'{folder}' is not a package of the device '{name}'")
     after = generate(name)
+    check_resolved(folder, before.keys() | after.keys())
     result = merge(folder, before, after, f"{_loader.PACKAGE} {_loader.VERSION}")
     for path, action in result.actions:
         print(f"{path}: {action}")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ MARKER = b"<<<<<<< "
 
 
 class MergeError(Exception):
-    """Nothing was changed, or the merge can be repeated."""
+    """Nothing was changed."""
 
 
 @dataclass
@@ -32,16 +33,27 @@ def write_files(folder: Path, files: Files) -> None:
         _write(folder / path, contents)
 
 
+def check_resolved(folder: Path, paths: Iterable[Path]) -> None:
+    """Raises if a file has the markers of a conflict."""
+    found = [str(path) for path in sorted(paths) if (folder / path).is_file()]
+    unresolved = [path for path in found if MARKER in (folder / path).read_bytes()]
+    if unresolved:
+        raise MergeError(f"{', '.join(unresolved)}: resolve the conflicts of the last update first")
+
+
 def merge(folder: Path, before: Files, after: Files, label: str) -> Result:
     """Changes the files of the folder as they have changed between `before` and `after`.
 
     A file that has not been changed since `before` becomes that of `after`. In others, the changes of both sides are
-    combined, with markers where they conflict. Files that were deleted stay deleted.
+    combined, with markers where they conflict. Files that were deleted stay deleted. All files are merged before the
+    first is written.
     """
-    result = Result()
     changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    _check_kinds(folder, changed)
     current = {path: (folder / path).read_bytes() for path in changed if (folder / path).is_file()}
-    _check(current)
+    if current and shutil.which("git") is None:
+        raise MergeError("merging needs the program git, which is not installed")
+    result, writes = Result(), dict[Path, bytes | None]()  # None: removed
     for path in changed:
         old, new, mine = before.get(path), after.get(path), current.get(path)
         if mine == new:
@@ -49,31 +61,37 @@ def merge(folder: Path, before: Files, after: Files, label: str) -> Result:
         if mine is None and old is not None:
             action = "you have deleted it; it stays so"
         elif mine == old and new is not None:
-            _write(folder / path, new)
+            writes[path] = new
             action = "updated" if old is not None else "added"
         elif mine == old:
-            (folder / path).unlink()
+            writes[path] = None
             action = "removed"
         elif new is None:
             action = "no longer in the template; your file is kept"
         else:
-            merged, conflict = _merge_file(mine or b"", old or b"", new, label)
-            _write(folder / path, merged)
+            writes[path], conflict = _merge_file(path, mine or b"", old or b"", new, label)
             action = "CONFLICT with your changes" if conflict else "merged with your changes"
             result.conflicts += conflict
         result.actions.append((path, action))
+    for path, contents in writes.items():
+        if contents is None:
+            (folder / path).unlink()
+        else:
+            _write(folder / path, contents)
     return result
 
 
-def _check(current: Files) -> None:
-    unresolved = [str(path) for path, contents in current.items() if MARKER in contents]
-    if unresolved:
-        raise MergeError(f"{', '.join(unresolved)}: resolve the conflicts of the last update first")
-    if current and shutil.which("git") is None:
-        raise MergeError("merging needs the program git, which is not installed")
+def _check_kinds(folder: Path, paths: list[Path]) -> None:
+    """A file of the template is a file here, or missing, in a folder."""
+    for path in paths:
+        if (folder / path).is_dir():
+            raise MergeError(f"{path} is a folder here, and a file in the template: rename it")
+        for parent in list(path.parents)[:-1]:
+            if os.path.lexists(folder / parent) and not (folder / parent).is_dir():
+                raise MergeError(f"{parent} is a file here, and a folder in the template: rename it")
 
 
-def _merge_file(mine: bytes, old: bytes, new: bytes, label: str) -> tuple[bytes, bool]:
+def _merge_file(path: Path, mine: bytes, old: bytes, new: bytes, label: str) -> tuple[bytes, bool]:
     """The merged contents, and whether they have conflicts."""
     with tempfile.TemporaryDirectory() as scratch:
         names = ["mine", "old", "new"]
@@ -83,7 +101,8 @@ def _merge_file(mine: bytes, old: bytes, new: bytes, label: str) -> tuple[bytes,
         command = ["git", "merge-file", "-p", *labels, *names]
         done = subprocess.run(command, cwd=scratch, capture_output=True)
     if not 0 <= done.returncode < 128:  # the number of conflicts, at most 127
-        raise MergeError(f"git merge-file failed: {done.stderr.decode(errors='replace').strip()}")
+        why = done.stderr.decode(errors="replace").strip()
+        raise MergeError(f"{path}: git cannot merge it ({why}): move it away for the update")
     return done.stdout, done.returncode > 0
 
 

@@ -1,13 +1,13 @@
 // Number and memory size of the simulated devices, read once from the environment.
 #pragma once
 
-#include "openreg/error.h"
+#include "openreg/types.h"
 
 #include <cstddef>
 
 namespace openreg::sim {
 
-inline constexpr int kMaxDevices = 64;
+inline constexpr int kMaxDevices = OR_MAX_DEVICES;
 
 struct Config {
   int device_count = 2;

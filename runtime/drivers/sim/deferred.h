@@ -24,7 +24,7 @@ struct Deferred {
   int64_t start_ns = 0;
   // Set before kFinished.
   orError_t result = orSuccess;
-  char why[512] = {};
+  char why[768] = {};
 };
 
 }  // namespace openreg::sim

@@ -13,8 +13,14 @@
 namespace openreg::sim {
 namespace {
 
-// Operations that a worker runs on one stream before it picks another stream.
+// Operations that a worker runs on one stream before it picks another stream, if one is ready.
 constexpr int kSlice = 64;
+
+bool is_over(int& budget) {
+  if (--budget > 0) return false;
+  budget = kSlice;
+  return Executor::get().has_ready();
+}
 
 }  // namespace
 
@@ -211,7 +217,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
     const uint64_t ticket = operation->ticket;
     queue_.pop();
     complete(ticket);
-    if (ticket >= until || (as_worker && (--budget == 0 || delay.yields))) break;
+    if (ticket >= until || (as_worker && (delay.yields || is_over(budget)))) break;
   }
   release_claim();
   return false;

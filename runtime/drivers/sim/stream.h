@@ -235,7 +235,7 @@ uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
 [[nodiscard]] orError_t report(Failure& failure);
 
 /// Formats the message of a failed kernel.
-constexpr size_t kFailureSize = 640;
+constexpr size_t kFailureSize = 960;
 void format_failure(char* message, size_t size, const orKernel& kernel, const Stream& stream,
                     const char* why);
 

@@ -108,7 +108,8 @@ bool Stream::execute_kernel(Operation& operation) {
     }
     return true;
   }
-  char why[kWhySize] = "";
+  char why[kWhySize];
+  why[0] = '\0';  // not the rest: this is the path of every kernel
   const int64_t start = observer ? now_ns() : 0;
   orError_t result;
   {

@@ -3,6 +3,7 @@
 // are rejected when the driver is loaded.
 #include <openreg/driver.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -65,7 +66,9 @@ void offer_functions_that_do_nothing() {
     const orError_t error = good.device_properties(device, properties);
     return properties->capabilities |= OR_CAP_DEVICE_CODE, error;
   };
-  table.module_load = [](int, const void*, size_t, orDriverModule**) { return orSuccess; };
+  table.module_load = [](int, const void*, size_t, orDriverModule** module) {
+    return *module = reinterpret_cast<orDriverModule*>(1), orSuccess;
+  };
   table.module_unload = [](orDriverModule*) { return orSuccess; };
   table.module_function = [](orDriverModule*, const char*, orDriverFunction** function) {
     return *function = reinterpret_cast<orDriverFunction*>(1), orSuccess;
@@ -121,7 +124,54 @@ const Change kChanges[] = {
          return good.memory_free(device, ptr, size);
        };
      }},
-    {"too many devices", [] { table.device_count = [](int* count) { return *count = 1000, orSuccess; }; }},
+    {"too many devices",
+     [] { table.device_count = [](int* count) { return *count = OR_MAX_DEVICES + 1, orSuccess; }; }},
+    {"init with an invalid message",
+     [] {
+       table.init = [](const orHost* given) {
+         given->report("bad \xff end");
+         return orErrorSystem;
+       };
+     }},
+    {"invalid name", [] { table.name = "bad \xff end"; }},
+    // Success without an object.
+    {"no stream",
+     [] { table.stream_create = [](int, int, uint64_t, orDriverStream**) { return orSuccess; }; }},
+    {"no event", [] { table.event_create = [](int, unsigned, orDriverEvent**) { return orSuccess; }; }},
+    {"no graph",
+     [] { table.stream_end_capture = [](orDriverStream*, orDriverGraph**, size_t*) { return orSuccess; }; }},
+    {"no pinned memory", [] { table.host_alloc = [](size_t, void**) { return orSuccess; }; }},
+    {"no deferred kernel", [] { table.kernel_defer = [](orDriverDeferred**) { return orSuccess; }; }},
+    {"no module",
+     [] {
+       offer_functions_that_do_nothing();
+       table.module_load = [](int, const void*, size_t, orDriverModule**) { return orSuccess; };
+     }},
+    {"no function",
+     [] {
+       offer_functions_that_do_nothing();
+       table.module_function = [](orDriverModule*, const char*, orDriverFunction**) { return orSuccess; };
+     }},
+    {"no shared memory",
+     [] { table.ipc_open = [](const orIpcMemHandle_t*, orDriverIpcMemory*) { return orSuccess; }; }},
+    {"shared memory of another device",
+     [] {
+       table.ipc_open = [](const orIpcMemHandle_t*, orDriverIpcMemory* memory) {
+         static char bytes[64];
+         return *memory = {99, bytes, 64, bytes, 64}, orSuccess;
+       };
+     }},
+    {"no shared event",
+     [] {
+       table.ipc_open_event = [](const orIpcEventHandle_t*, int*, orDriverEvent**) { return orSuccess; };
+     }},
+    {"shared event of another device",
+     [] {
+       table.ipc_open_event = [](const orIpcEventHandle_t*, int* device, orDriverEvent** event) {
+         *device = 99;
+         return good.event_create(0, orEventDisableTiming, event);
+       };
+     }},
 
     // ---- Devices
     {"device-count: changes",
@@ -139,6 +189,16 @@ const Change kChanges[] = {
          return error;
        };
      }},
+    {"device-properties: invalid name",
+     [] {
+       table.device_properties = [](int device, orDeviceProperties* properties) {
+         const orError_t error = good.device_properties(device, properties);
+         std::memset(properties->name, 'x', sizeof(properties->name));  // no end
+         std::memcpy(properties->name, "bad \xff", 5);
+         return error;
+       };
+     }},
+    {"device-properties: invalid name of the driver", [] { table.name = "bad \xff end"; }},
     {"device-properties-size: writes beyond",
      [] {
        table.device_properties = [](int device, orDeviceProperties* properties) {
@@ -234,6 +294,13 @@ const Change kChanges[] = {
          return good.stream_copy(stream, dst, src, size, kind, observer);
        };
      }},
+    {"copy-large: the first 64 MiB",
+     [] {
+       table.stream_copy = [](orDriverStream* stream, void* dst, const void* src, size_t size,
+                              orMemcpyKind kind, const orObserver* observer) {
+         return good.stream_copy(stream, dst, src, std::min(size, size_t{64} << 20), kind, observer);
+       };
+     }},
     {"copy-order: without order", [] { table.stream_copy = copy_apart; }},
     {"fill: the high byte",
      [] {
@@ -256,6 +323,18 @@ const Change kChanges[] = {
     {"stream-synchronize: does not wait",
      [] { table.stream_synchronize = [](orDriverStream*) { return orSuccess; }; }},
     {"stream-query: always complete", [] { table.stream_query = [](orDriverStream*) { return orSuccess; }; }},
+    {"stream-query: runs inside the call, never ready",
+     [] {
+       table.stream_launch = [](orDriverStream*, const orKernel* kernel, const void* args, size_t size,
+                                const orObserver*) {
+         char why[64], copy[64];
+         std::memcpy(copy, args, size);
+         const orError_t error = kernel->run(copy, why, sizeof(why));
+         if (kernel->release) kernel->release(copy);
+         return error;
+       };
+       table.stream_query = [](orDriverStream*) { return orErrorNotReady; };
+     }},
     {"stream-pending: always 0",
      [] { table.stream_pending = [](orDriverStream*, uint64_t* count) { return *count = 0, orSuccess; }; }},
     {"stream-independence: one queue",
