@@ -412,3 +412,18 @@ def test_settings_are_part_of_the_cache_key():
     init_backend_registration()
     saved = custom_backend_codegen_configs["openreg"].save_config_portable()
     assert {"version", "sources", "cpu_capability"} <= set(saved) and all(saved.values())
+
+
+def test_libraries_of_kernels_share_no_static_objects() -> None:
+    """A process that compiles the same normalization for the host and the device ends without a double free."""
+    execute(
+        """
+        import torch
+        for device in ("cpu", "openreg"):
+            torch._dynamo.reset()
+            model = torch.compile(torch.nn.BatchNorm2d(3).to(device))
+            model(torch.randn(8, 3, 32, 32, device=device)).square().mean().backward()
+        """,
+        MALLOC_CHECK_="3",
+        LD_PRELOAD="libc_malloc_debug.so.0",
+    )

@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 from interpreter import python
+from vendor import minimal_driver
 
 SCHEDULES = ("async", "adversarial")
 SAYS = "kernel failure not reported before exit"
@@ -105,3 +106,33 @@ def test_data_dependent_errors_have_the_location_of_the_launch(tmp_path, launch)
         """,
     )
     assert f"launched at {script}:10 in <module>" in done.stderr
+
+
+LONG_PATH = """
+import torch
+
+def f():
+    x = torch.zeros(3, device="openreg")
+    x[torch.tensor([11], device="openreg")]
+    torch.openreg.synchronize()
+
+import sys
+code = f.__code__.replace(co_filename="/" + "p" * int(sys.argv[1]) + "\N{LATIN SMALL LETTER E WITH ACUTE}" * 400 + "/end.py")
+try:
+    exec(code)
+except torch.AcceleratorError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_a_long_path_leaves_the_reason(offset):
+    """At each offset in a character at which a buffer may end."""
+    output = python("-c", LONG_PATH, str(offset)).stdout
+    assert "index 11 is out of bounds for dimension 0 with size 3" in output
+    assert "launched at ..." in output and "/end.py:6 in f]" in output and "?" not in output
+
+
+def test_a_small_buffer_of_the_driver_leaves_the_reason(tmp_path):
+    output = python("-c", LONG_PATH, "0", OPENREG_DRIVER=str(minimal_driver(tmp_path))).stdout
+    assert "index 11 is out of bounds for dimension 0 with size 3 [arguments:" in output and "?" not in output

@@ -104,7 +104,7 @@ def test_every_function_of_the_headers_can_fail():
     declared = set()
     for header in HEADERS:
         declared |= set(re.findall(r"^OR_API orError_t (or\w+)\(", header.read_text(), re.MULTILINE))
-    without_runtime = {"orSetDriver", "orSetDeviceName", "orGetDriverInfo", "orTraceMark"}
+    without_runtime = {"orSetDriver", "orSetDriverFrom", "orSetDeviceName", "orGetDriverInfo", "orTraceMark"}
     without_runtime |= {f"orTraceRange{name}" for name in ("Push", "Pop", "Start", "End")}
     assert set(_C.fault_calls()) == declared - without_runtime
 
@@ -247,6 +247,28 @@ def test_a_lost_device():
     assert works(0)
     torch.openreg.reset(1)
     assert x.sum().item() == 3
+
+
+@pytest.mark.parametrize(
+    "rule", [{"action": "error", "code": "orErrorSystem"}, {"action": "lose_device"}], ids=str
+)
+def test_a_failed_end_of_a_capture_ends_the_capture(rule):
+    side, x = torch.openreg.Stream(), torch.ones(3, device="openreg")
+    graph = torch.accelerator.Graph()
+    with (
+        torch.openreg.faults([{"call": "orStreamEndCapture", **rule}]),
+        pytest.raises(torch.AcceleratorError, match="match 1 of orStreamEndCapture"),
+        side,
+        graph,
+    ):
+        x.add_(1)
+    torch.openreg.reset()
+    torch.openreg.synchronize()
+    assert not side.is_capturing()
+    with side, graph:
+        x.add_(2)
+    graph.replay()
+    assert x.tolist() == [3, 3, 3]
 
 
 def test_blocks_nest():

@@ -27,6 +27,7 @@ def test_the_memory_of_a_graph_is_private():
     with openreg.stream(stream):
         others = [torch.zeros(1000, device=DEVICE) for _ in range(50)]
     assert address not in [other.data_ptr() for other in others]
+    openreg.current_stream().wait_stream(stream)
     graph.replay()
     assert all(other.count_nonzero() == 0 for other in others)
     assert y[0].item() == 3

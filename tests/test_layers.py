@@ -14,6 +14,7 @@ INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]""", re.MULT
 # Each folder may include itself and the folders before it. A folder that is not listed is an error.
 ORDER = [
     "common",
+    "race_check",
     "device",
     "stream",
     "event",

@@ -192,7 +192,12 @@ GROUPS = {
         entered(dev.profiler.range("here"))
         entered(dev.faults([{"call": "orMalloc", "nth": 1000, "action": "out_of_memory"}]))
         dev.FaultCounts
+        entered(dev.check_races())
+        dev.Race, dev.RaceAccess, dev.RaceError
         dev.release_hangs()
+        entered(dev.check_leaks())
+        dev.Leak
+        dev.LeakError
         dev.reset
     """,
     "graph": """

@@ -47,6 +47,7 @@ def test_invalid_schedules_raise(before):
 def test_schedule_determines_when_kernels_run():
     a = torch.ones(4, 4, device="openreg")
     stream = openreg.Stream()
+    stream.wait_stream(openreg.current_stream())
     with openreg.stream(stream):
         with openreg.schedule("async"), held(stream):
             a.fmod(a)

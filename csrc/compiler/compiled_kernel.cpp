@@ -4,6 +4,7 @@
 #include "common/gil_release.h"
 #include "device/on_device.h"
 #include "diagnostics/op_stats.h"
+#include "diagnostics/tensor_access.h"
 #include "kernel/launch_site.h"
 #include "kernel/submit.h"
 #include "memory/kernel_view.h"
@@ -87,6 +88,9 @@ void CompiledKernel::launch(KernelArguments& arguments) const {
   note_launch();
   KernelArguments::Header& header = arguments.header();
   header = {this, LaunchSettings::now(), generated_->may_fail ? interned(launch_site()) : nullptr, nullptr};
+  if (C10_UNLIKELY(races::on())) {
+    launch_collected(name_.c_str(), current_stream(arguments.device_));
+  }
   const orStream_t stream = current_stream_handle(arguments.device_);
   const bool captured = C10_UNLIKELY(any_capture()) && capture_of(stream) != 0;
   if (C10_LIKELY(schedule() != orScheduleBlocking || captured)) {
@@ -148,6 +152,9 @@ void* KernelArguments::device_address(const at::Tensor& tensor, bool writes) con
   }
   if (C10_UNLIKELY(!has_memory(*impl))) {
     reject(tensor, "a tensor with all of its memory (was its storage resized?)");
+  }
+  if (C10_UNLIKELY(races::on())) {
+    collect_access(tensor, writes);
   }
   void* data = const_cast<void*>(storage->data());
   if (data == nullptr) {  // empty

@@ -2,8 +2,8 @@
 
 #include "common/check.h"
 #include "common/gil_release.h"
+#include "race_check/race_check.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <string_view>
 
@@ -26,8 +26,7 @@ bool is_simulated() noexcept {
 
 c10::DeviceIndex device_count() noexcept {
   int count = 0;
-  return orGetDeviceCount(&count) == orSuccess ? static_cast<c10::DeviceIndex>(std::min(count, kMaxDevices))
-                                               : 0;
+  return orGetDeviceCount(&count) == orSuccess ? static_cast<c10::DeviceIndex>(count) : 0;
 }
 
 void ensure_a_device() {
@@ -38,8 +37,6 @@ void ensure_a_device() {
 
 c10::DeviceIndex checked_index(int index) {
   device_properties(index);
-  TORCH_CHECK(index < kMaxDevices, "device index ", index, " is out of range: at most ", kMaxDevices,
-              " devices are supported");
   return static_cast<c10::DeviceIndex>(index);
 }
 
@@ -88,6 +85,9 @@ void synchronize_device(c10::DeviceIndex index) {
   DeviceScope scope(index);
   const GilRelease waiting;
   OR_CHECK(orDeviceSynchronize());
+  if (C10_UNLIKELY(races::on())) {
+    races::host_waited_for_device(index);
+  }
 }
 
 void finish_all_devices() noexcept {

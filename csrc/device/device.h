@@ -14,8 +14,8 @@ namespace openreg {
 
 inline constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
 
-/// Size of per-device tables. Devices with a larger index are not used.
-inline constexpr int kMaxDevices = 64;
+/// Size of per-device tables. The runtime refuses a driver with more devices.
+inline constexpr int kMaxDevices = OR_MAX_DEVICES;
 
 /// Whether the driver is one of this project's simulated devices, whose size is a setting.
 bool is_simulated() noexcept;

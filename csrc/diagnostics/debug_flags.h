@@ -12,6 +12,7 @@ enum Flag : uint32_t {
   kStatistics = 1,  // see op_stats.h
   kSyncs = 2,       // reports synchronizations; see sync_debug.h
   kFallbacks = 4,   // reports CPU fallbacks; see sync_debug.h
+  kRaces = 8,       // see tensor_access.h
 };
 
 inline std::atomic<uint32_t> flags{0};

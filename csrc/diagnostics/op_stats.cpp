@@ -205,6 +205,9 @@ void OperatorCall::begin(const c10::OperatorHandle& op, const OpDescription& op_
                          const torch::jit::Stack* stack) {
   report_call(op, op_info, *stack);
   begin_record(op_info.name, &op_info, stack);
+  if ((debug_flags::now() & debug_flags::kRaces) != 0) {
+    accesses_.emplace(std::uncaught_exceptions(), op, op_info, stack, depends_on_data(op, op_info, *stack));
+  }
 }
 
 void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
@@ -212,6 +215,9 @@ void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool
   begin_record(kCopyName);
   if (recording_.has_value()) {
     recording_->record.bytes = bytes_of(dst);
+  }
+  if ((debug_flags::now() & debug_flags::kRaces) != 0) {
+    accesses_.emplace(std::uncaught_exceptions());
   }
 }
 
@@ -226,6 +232,12 @@ void OperatorCall::begin_record(std::string_view name, const OpDescription* op_i
       Recording{name, {}, shard.current, now_ns(), std::uncaught_exceptions(), op_info, stack});
   recording_->record.calls = 1;
   shard.current = &recording_->record;
+}
+
+void OperatorCall::end_accesses() noexcept {
+  if (std::uncaught_exceptions() == accesses_->exceptions) {
+    accesses_->scope.finish();
+  }
 }
 
 void OperatorCall::end() noexcept {

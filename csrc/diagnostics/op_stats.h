@@ -12,6 +12,7 @@
 #include "common/export.h"
 #include "diagnostics/debug_flags.h"
 #include "diagnostics/op_info.h"
+#include "diagnostics/tensor_access.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -91,11 +92,22 @@ class OperatorCall {
     if (C10_UNLIKELY(recording_.has_value())) {
       end();
     }
+    if (C10_UNLIKELY(accesses_.has_value())) {
+      end_accesses();
+    }
   }
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
  private:
+  struct CheckedAccesses {
+    TensorAccessScope scope;
+    int exceptions;  // std::uncaught_exceptions() at the beginning
+
+    template <typename... Args>
+    explicit CheckedAccesses(int now, const Args&... args) : scope(args...), exceptions(now) {}
+  };
+
   struct Recording {
     std::string_view name;
     OperatorRecord record;
@@ -111,8 +123,10 @@ class OperatorCall {
   void begin_record(std::string_view name, const OpDescription* op_info = nullptr,
                     const torch::jit::Stack* stack = nullptr);
   void end() noexcept;
+  void end_accesses() noexcept;
 
   std::optional<Recording> recording_;
+  std::optional<CheckedAccesses> accesses_;
 };
 
 }  // namespace openreg

@@ -40,30 +40,6 @@ bool is_mask(const c10::IValue& indices) {
   return mask;
 }
 
-// Whether the result of this call depends on data. It does not for indexing without a mask, for calls that
-// pass the output size, and for decompositions that do not check their status.
-bool depends_on_data(const c10::OperatorHandle& op, const OpDescription& op_info,
-                     const torch::jit::Stack& stack) {
-  if (!op_info.depends_on_data) {
-    return false;
-  }
-  const std::vector<c10::Argument>& arguments = op.schema().arguments();
-  const size_t begin = stack.size() - op_info.arguments;
-  for (size_t i = 0; i < op_info.arguments; ++i) {
-    const c10::IValue& value = stack[begin + i];
-    if (arguments[i].name() == "indices") {
-      return is_mask(value);
-    }
-    if (arguments[i].name() == "output_size") {
-      return value.isNone();
-    }
-    if (arguments[i].name() == "check_errors") {
-      return value.toBool();
-    }
-  }
-  return true;
-}
-
 bool is_allowed(const std::string& name, const std::vector<std::string>& allowed) {
   const std::string all_overloads = name.substr(0, name.find('.'));
   return std::ranges::any_of(allowed,
@@ -89,6 +65,30 @@ void report_fallback(const OpDescription& op_info) {
 }
 
 }  // namespace
+
+// It does not for indexing without a mask, for calls that
+// pass the output size, and for decompositions that do not check their status.
+bool depends_on_data(const c10::OperatorHandle& op, const OpDescription& op_info,
+                     const torch::jit::Stack& stack) {
+  if (!op_info.depends_on_data) {
+    return false;
+  }
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  const size_t begin = stack.size() - op_info.arguments;
+  for (size_t i = 0; i < op_info.arguments; ++i) {
+    const c10::IValue& value = stack[begin + i];
+    if (arguments[i].name() == "indices") {
+      return is_mask(value);
+    }
+    if (arguments[i].name() == "output_size") {
+      return value.isNone();
+    }
+    if (arguments[i].name() == "check_errors") {
+      return value.toBool();
+    }
+  }
+  return true;
+}
 
 void set_sync_debug_mode(SyncDebugMode response) {
   check_not_forked();

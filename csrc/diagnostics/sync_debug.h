@@ -39,6 +39,10 @@ OPENREG_EXPORT std::pair<uint64_t, std::string> reported_syncs();
 OPENREG_EXPORT void set_fallback_mode(SyncDebugMode response, std::vector<std::string> allowed);
 OPENREG_EXPORT std::pair<SyncDebugMode, std::vector<std::string>> fallback_mode();
 
+/// Whether the result of this call depends on data, so that it synchronizes on any device.
+bool depends_on_data(const c10::OperatorHandle& op, const OpDescription& op_info,
+                     const torch::jit::Stack& stack);
+
 /// Reports a call on the host engine; warns or throws according to the settings.
 void report_call(const c10::OperatorHandle& op, const OpDescription& op_info, const torch::jit::Stack& stack);
 

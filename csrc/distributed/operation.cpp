@@ -1,9 +1,11 @@
 #include "distributed/operation.h"
 
 #include "common/check.h"
+#include "diagnostics/tensor_access.h"
 #include "distributed/transport/waiters.h"
 #include "kernel/kernel_guard.h"
 #include "profiler/recorder.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <chrono>
@@ -63,6 +65,12 @@ void Operation::launch(c10::Stream stream) {
     scope.emplace(Collective{call_.name, group_->name(), transport_->size(), group_->rank(), call_.sequence,
                              has_tensor ? c10::toString(static_cast<c10::ScalarType>(call_.dtype)) : "",
                              call_.bytes});
+  }
+  if (C10_UNLIKELY(races::on())) {
+    launch_collected(kernel(call_.name).name, stream);
+    for (const c10::Storage& storage : storages_) {
+      races::kept(storage.data(), storage.nbytes(), checked_stream(stream));
+    }
   }
   const orError_t result = orLaunchKernel(stream_handle(stream), &kernel(call_.name), &owned, sizeof(owned));
   if (result == orSuccess) {

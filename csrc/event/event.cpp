@@ -1,8 +1,10 @@
 #include "event/event.h"
 
 #include "common/check.h"
+#include "common/fork.h"
 #include "common/gil_release.h"
 #include "device/device.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <cstring>
@@ -35,6 +37,9 @@ void record_event(void** event, c10::Stream stream, c10::DeviceIndex event_devic
     *event = make_event(stream.device_index(), flags_for(flag));
   }
   OR_CHECK(orEventRecord(handle(*event), stream_handle(stream)));
+  if (C10_UNLIKELY(races::on())) {
+    races::record_event(*event, checked_stream(stream));
+  }
 }
 
 bool try_record_event(void** event, c10::Stream stream) noexcept {
@@ -50,6 +55,9 @@ bool try_record_event(void** event, c10::Stream stream) noexcept {
 void block_on_event(void* event, c10::Stream stream) {
   if (event != nullptr) {
     OR_CHECK(orStreamWaitEvent(stream_handle(stream), handle(event)));
+    if (C10_UNLIKELY(races::on())) {
+      races::wait_event(checked_stream(stream), event);
+    }
   }
 }
 
@@ -66,7 +74,11 @@ bool query_event(void* event) {
 }
 
 bool is_complete(void* event) noexcept {
-  return event == nullptr || orEventQuery(handle(event)) != orErrorNotReady;
+  if (event == nullptr) {
+    return true;
+  }
+  const orError_t error = orEventQuery(handle(event));
+  return error == orSuccess || error == orErrorInvalidHandle || error == orErrorForked;
 }
 
 bool follows_event(c10::Stream stream, void* event) noexcept {
@@ -78,6 +90,9 @@ void synchronize_event(void* event) {
   if (event != nullptr) {
     const GilRelease waiting;
     OR_CHECK(orEventSynchronize(handle(event)));
+    if (C10_UNLIKELY(races::on())) {
+      races::host_waited_for_event(event);
+    }
   }
 }
 
@@ -95,6 +110,9 @@ double elapsed_time(void* start, void* end) {
 
 void destroy_event(void* event) noexcept {
   if (event != nullptr) {
+    if (C10_UNLIKELY(races::on()) && !in_forked_child()) {
+      races::destroy_event(event);
+    }
     (void)!orEventDestroy(handle(event));
   }
 }
@@ -103,6 +121,9 @@ void* make_event(c10::DeviceIndex device, unsigned flags) {
   DeviceScope scope(device);
   orEvent_t made = nullptr;
   OR_CHECK(orEventCreateWithFlags(&made, flags));
+  if ((flags & orEventExternal) != 0) {
+    races::note_external_event(made);
+  }
   return made;
 }
 

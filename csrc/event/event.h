@@ -27,7 +27,8 @@ void block_on_event(void* event, c10::Stream stream);
 /// Whether the latest record has completed, or there is none.
 bool query_event(void* event);
 
-/// As query_event, but returns true if the query fails, for instance in a forked child.
+/// As query_event, but returns true for an event that no longer exists, for instance in a forked child, and
+/// false if the query fails: the memory that the event guards may still be in use.
 bool is_complete(void* event) noexcept;
 
 /// Whether the event was recorded in the capture of `stream`, and all work before it precedes the next work

@@ -6,6 +6,7 @@
 #include "event/event.h"
 #include "memory/host_allocator.h"
 #include "stream/capture.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -94,6 +95,9 @@ orError_t Graph::end_capture_of_stream(bool& ended) noexcept {
   uint64_t id = 0;
   ended = orStreamIsCapturing(stream, &status, &id) != orSuccess || status == orCaptureNone || id != capture_;
   if (ended) {
+    if (C10_UNLIKELY(races::on())) {
+      races::capture_ended(capture_);
+    }
     RandomReplay::end(capture_);
     end_route(route_);
     host_allocator().end_allocate_to_pool(pool_);
@@ -141,10 +145,14 @@ void Graph::replay() {
   TORCH_CHECK(state_ == State::Ready, "Called replay without a preceding successful capture.");
   DeviceScope scope(device_);
   const c10::Stream stream = current_stream(device_);
+  const races::CallSite site = C10_UNLIKELY(races::on()) ? races::call_site() : 0;  // may take the GIL
   std::lock_guard<std::mutex> lock(mutex_);
   if (!random_->empty()) {
     order_after_last_replay(stream);
     random_->place(stream_handle(stream));
+  }
+  if (C10_UNLIKELY(races::on())) {
+    races::replay(capture_, checked_stream(stream), site);
   }
   OR_CHECK(orGraphLaunch(graph_, stream_handle(stream)));
   last_ = stream;
@@ -178,6 +186,9 @@ void Graph::reset() {
 }
 
 void Graph::release_memory() noexcept {
+  if (C10_UNLIKELY(races::on())) {
+    races::graph_destroyed(capture_);
+  }
   random_.reset();
   captured_.reset();
   release_pool(device_, pool_);

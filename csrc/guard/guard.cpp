@@ -6,6 +6,7 @@
 #include "event/event.h"
 #include "memory/device_allocator.h"
 #include "stream/capture.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -52,7 +53,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return stream_handle(stream); }
-  bool queryStream(const c10::Stream& stream) const override { return query_stream(stream); }
+  bool queryStream(const c10::Stream& stream) const override {
+    const bool done = query_stream(stream);
+    if (C10_UNLIKELY(races::on()) && done) {
+      races::host_waited_for_stream(checked_stream(stream));
+    }
+    return done;
+  }
   bool isStreamCapturing(const c10::Stream& stream) const OR_OVERRIDE_WITH_GRAPHS {
     return stream_is_capturing(stream);
   }
@@ -68,7 +75,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     record_event(event, stream, device, flag);
   }
   void block(void* event, const c10::Stream& stream) const override { block_on_event(event, stream); }
-  bool queryEvent(void* event) const override { return query_event(event); }
+  bool queryEvent(void* event) const override {
+    const bool done = query_event(event);
+    if (C10_UNLIKELY(races::on()) && done) {
+      races::host_waited_for_event(event);
+    }
+    return done;
+  }
   void synchronizeEvent(void* event) const override { synchronize_event(event); }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     return elapsed_time(start, end);

@@ -1,5 +1,6 @@
 #include "kernel/arg_alias.h"
 
+#include "diagnostics/tensor_access.h"
 #include "layouts/quantized.h"
 #include "memory/kernel_view.h"
 
@@ -13,6 +14,9 @@ at::Tensor alias(const at::Tensor& tensor, bool writes) {
   TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage() && tensor.layout() == c10::kStrided,
                               "a kernel requires a strided ", orGetDeviceName(),
                               " tensor with a storage, but got a tensor with layout ", tensor.layout());
+  if (C10_UNLIKELY(races::on())) {
+    collect_access(tensor, writes);
+  }
   c10::Storage storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes));
   if (C10_UNLIKELY(tensor.is_quantized())) {
     return quantized_over(std::move(storage), tensor);

@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/gil_release.h"
 #include "diagnostics/op_stats.h"
+#include "diagnostics/tensor_access.h"
 #include "kernel/dispatch_key_guard.h"
 #include "kernel/kernel_guard.h"
 #include "kernel/thread_state.h"
@@ -80,6 +81,9 @@ template <typename Body>
 void launch_kernel(const char* name, c10::DeviceIndex device, Body body) {
   const OperatorCall noted(name);
   note_launch();
+  if (C10_UNLIKELY(races::on())) {
+    launch_collected(name, current_stream(device));
+  }
   if (schedule() == orScheduleBlocking && !capturing(device)) {
     run_kernel(name, device, body);
     return;

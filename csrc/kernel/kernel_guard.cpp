@@ -1,5 +1,7 @@
 #include "kernel/kernel_guard.h"
 
+#include "common/utf8.h"
+
 #include <cstring>
 
 namespace openreg {
@@ -20,8 +22,9 @@ KernelWarningHandler* kernel_warning_handler() {
 }
 
 void copy_message(char* why, size_t size, const char* message) {
-  std::strncpy(why, message, size - 1);
-  why[size - 1] = '\0';
+  const size_t length = length_up_to(message, size - 1);
+  std::memcpy(why, message, length);
+  why[length] = '\0';
 }
 
 }  // namespace

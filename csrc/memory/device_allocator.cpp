@@ -8,6 +8,7 @@
 #include "memory/pool/blocks_by_address.h"
 #include "memory/pool/ipc_hooks.h"
 #include "memory/pool/pool.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <ATen/core/Tensor.h>
@@ -89,7 +90,11 @@ void refresh_alias(Block* block, size_t bytes) {
 
 Block* DeviceAllocator::allocate_block(c10::DeviceIndex device, size_t bytes) {
   const c10::Stream stream = current_stream(device);
-  return pool_of(device).allocate(bytes, stream.id(), route(stream));
+  Block* block = pool_of(device).allocate(bytes, stream.id(), route(stream));
+  if (C10_UNLIKELY(races::on())) {
+    races::allocated(block->ptr, block->size, checked_stream(stream), races::call_site());
+  }
+  return block;
 }
 
 c10::DataPtr DeviceAllocator::allocate(size_t bytes) {
@@ -164,7 +169,11 @@ bool DeviceAllocator::is_simple_data_ptr(const c10::DataPtr& data) const {
 }
 
 void DeviceAllocator::copy_data(void* dst, const void* src, size_t bytes) const {
-  OR_CHECK(orMemcpyAsync(dst, src, bytes, orMemcpyDeviceToDevice, current_stream_handle(current_device())));
+  const c10::Stream stream = current_stream(current_device());
+  if (C10_UNLIKELY(races::on())) {
+    declare_copy(dst, src, bytes, stream, "copy of a copy-on-write tensor");
+  }
+  OR_CHECK(orMemcpyAsync(dst, src, bytes, orMemcpyDeviceToDevice, stream_handle(stream)));
 }
 
 static c10::AllocatorRegisterer<kDevice> register_allocator(&device_allocator());

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "memory/device_allocator.h"
 #include "memory/pool/pool.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <memory>
@@ -30,6 +31,9 @@ class StorageAllocator final : public c10::Allocator {
   void copy_data(void* dst, const void* src, size_t bytes) const override {
     const DeviceScope scope(device_);
     const c10::Stream stream = current_stream(device_);
+    if (C10_UNLIKELY(races::on())) {
+      declare_copy(dst, src, bytes, stream, "copy of a copy-on-write tensor");
+    }
     OR_CHECK(orMemcpyAsync(dst, src, bytes, orMemcpyDeviceToDevice, stream_handle(stream)));
     if (Block* read = block_at(const_cast<void*>(src))) {
       pool_of(device_).record_stream(read, stream);

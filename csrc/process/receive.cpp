@@ -8,6 +8,7 @@
 #include "memory/pool/ipc_hooks.h"
 #include "storage/device_storage.h"
 #include "stream/capture.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -97,6 +98,16 @@ orIpcMemHandle_t handle_of(const SharedStorage& shared) {
   return handle;
 }
 
+// Returns the memory of a handle that could not be opened to the sender, if opening and closing it is
+// possible now. The message with the handle is lost, so the sender would keep the memory for a receiver that
+// never comes.
+void discard(const orIpcMemHandle_t& handle) {
+  void* ptr = nullptr;
+  if (orIpcOpenMemHandle(&ptr, &handle) == orSuccess) {
+    (void)!orIpcCloseMemHandle(ptr);
+  }
+}
+
 void check_length(void* ptr, size_t bytes) {
   orPointerAttributes attributes{};
   attributes.struct_size = sizeof(attributes);
@@ -118,6 +129,7 @@ c10::Storage receive_storage(const SharedStorage& shared) {
   }
   const orIpcMemHandle_t handle = handle_of(shared);
   void* ptr = nullptr;
+  const races::CallSite site = C10_UNLIKELY(races::on()) ? races::call_site() : 0;  // may take the GIL
   AllReceived& all = all_received();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const orError_t error = orIpcOpenMemHandle(&ptr, &handle);
@@ -128,10 +140,18 @@ c10::Storage receive_storage(const SharedStorage& shared) {
     }
     TORCH_CHECK(false, message);
   }
-  OR_CHECK_RESULT(error, orIpcOpenMemHandle);
+  try {
+    OR_CHECK_RESULT(error, orIpcOpenMemHandle);
+  } catch (...) {
+    discard(handle);
+    throw;
+  }
   try {
     check_length(ptr, shared.bytes);
     wait_for_sender(shared);
+    if (C10_UNLIKELY(races::on()) && !shared.events.empty()) {
+      races::received(ptr, shared.bytes, checked_stream(current_stream(shared.device)), site);
+    }
   } catch (...) {
     (void)!orIpcCloseMemHandle(ptr);
     throw;

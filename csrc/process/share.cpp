@@ -8,6 +8,7 @@
 #include "memory/pool/ipc_hooks.h"
 #include "process/receive.h"
 #include "storage/device_storage.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -76,9 +77,16 @@ std::vector<Block*> collect_locked(Shared& shared) {
   return unused;
 }
 
+// Whether the receiver need not wait for the stream. The race check does not rely on a stream that happens to
+// be idle.
+bool is_done(c10::Stream stream) {
+  return query_stream(stream) &&
+         (C10_LIKELY(!races::on()) || races::host_follows_stream(checked_stream(stream)));
+}
+
 // Adds an event after the work of the stream; no effect if the stream is idle.
 void add_event(SharedStorage& shared, Sent& sent, c10::Stream stream) {
-  if (query_stream(stream)) {
+  if (is_done(stream)) {
     return;
   }
   void* event = make_event(stream.device_index(), orEventDisableTiming | orEventInterprocess);

@@ -4,6 +4,7 @@
 #include "common/fork.h"
 #include "common/gil_release.h"
 #include "device/device.h"
+#include "stream/checked_stream.h"
 
 #include <algorithm>
 #include <array>
@@ -140,6 +141,9 @@ bool query_stream(c10::Stream stream) {
 void synchronize_stream(c10::Stream stream) {
   const GilRelease waiting;
   OR_CHECK(orStreamSynchronize(stream_handle(stream)));
+  if (C10_UNLIKELY(races::on())) {
+    races::host_waited_for_stream(checked_stream(stream));
+  }
 }
 
 void sleep_on_stream(c10::Stream stream, int64_t cycles) {

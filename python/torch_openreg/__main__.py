@@ -5,6 +5,8 @@ are not loaded before ``run``: a command that needs them loads them there.
 """
 
 import argparse
+import os
+import signal
 import sys
 from importlib import import_module
 
@@ -14,6 +16,7 @@ COMMANDS = {
     "driver-check": "torch_openreg.driver_check",
     "new": "torch_openreg.new",
     "ops": "torch_openreg.ops",
+    "sweep": "torch_openreg.sweep",
     "timeline": "torch_openreg.timeline",
 }
 
@@ -30,5 +33,16 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(arguments)
 
 
+def _run() -> int:
+    """As a program in a pipe: ends without a message if the reader, such as ``head``, has ended."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+        return 128 + signal.SIGPIPE
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())

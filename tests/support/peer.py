@@ -189,6 +189,15 @@ def rebuild(kept: dict, device: int, nbytes: int, handle: bytes, events: list) -
     return rebuild_storage(device, nbytes, handle, events).nbytes()
 
 
+def add_faults(kept: dict, rules: list[dict]) -> None:
+    kept["faults"] = torch.openreg.faults(rules)
+    kept["faults"].__enter__()
+
+
+def remove_faults(kept: dict) -> None:
+    kept.pop("faults").__exit__(None, None, None)
+
+
 def memory(kept: dict) -> tuple[int, int]:
     return torch.accelerator.memory_allocated(), torch.accelerator.get_memory_info()[0]
 

@@ -140,7 +140,6 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
 
 std::string LaunchedOp::launch_context() const {
   std::ostringstream text;
-  text << " [arguments:";
   constexpr size_t kMaxShown = 6;
   for (size_t i = 0; i < std::min(used_, kMaxShown); ++i) {
     if (aliases_[i].defined()) {
@@ -150,11 +149,13 @@ std::string LaunchedOp::launch_context() const {
   if (used_ > kMaxShown) {
     text << " and " << used_ - kMaxShown << " more";
   }
-  if (!site_.empty()) {
-    text << "; launched at " << site_;
+  // The buffer has a fixed size, and most of it is for the reason of the failure.
+  constexpr size_t kLongestArguments = 160;
+  std::string arguments = text.str();
+  if (arguments.size() > kLongestArguments) {
+    arguments = arguments.substr(0, kLongestArguments) + "...";
   }
-  text << ']';
-  return text.str();
+  return " [arguments:" + arguments + (site_.empty() ? "" : "; launched at " + site_) + ']';
 }
 
 void LaunchedOp::release(void* args) {

@@ -34,6 +34,7 @@ struct Block {
   Block* next_cached = nullptr;
   uint64_t capture = 0;     // the ID of the capture in which it was allocated; 0: outside of a capture
   uint64_t idle_since = 0;  // the pool's clock when it was inserted into the tree
+  uint64_t allocation = 0;  // the number of the allocation, if it was recorded; see Pool::allocations_since
   c10::intrusive_ptr<c10::StorageImpl> alias;
   c10::SmallVector<c10::Stream, 1> used_by;       // other streams, from record_stream
   std::shared_ptr<c10::GatheredContext> context;  // stack trace of the allocation, while history is recorded

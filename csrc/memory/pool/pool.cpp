@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "stream/capture.h"
+#include "stream/checked_stream.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -15,6 +16,14 @@ namespace {
 
 c10::Stream own_stream(const Block* block) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, block->device), block->stream);
+}
+
+void declare_freed(const Block& block) {
+  c10::SmallVector<races::Stream, 2> recorded;
+  for (const c10::Stream stream : block.used_by) {
+    recorded.push_back(checked_stream(stream));
+  }
+  races::freed(block.ptr, block.size, recorded);
 }
 
 }  // namespace
@@ -57,6 +66,7 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   block->capture = C10_UNLIKELY(any_capture()) ? capture_of(stream_handle(own_stream(block))) : 0;
   if (C10_UNLIKELY(history_.on())) {
     block->context = std::move(context);
+    block->allocation = ++recorded_allocations_;
   }
   count_allocated(block);
   return block;
@@ -113,6 +123,9 @@ void Pool::free(Block* block) noexcept {
     block->context = std::move(context);  // also for FREE_COMPLETED, which may come later
   }
   count_freed(block);
+  if (C10_UNLIKELY(races::on())) {
+    declare_freed(*block);
+  }
   if (C10_LIKELY(block->used_by.empty())) {
     retire(block);
   } else if (C10_UNLIKELY(any_capture())) {

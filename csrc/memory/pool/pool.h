@@ -58,6 +58,14 @@
 
 namespace openreg {
 
+/// Memory in use that was allocated while the history was recorded.
+struct LiveAllocation {
+  uint64_t number;
+  void* ptr;
+  size_t requested;
+  Context context;  // may be NULL
+};
+
 /// The segments of a pool and its allocation history.
 struct PoolSnapshot {
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments;  // by address
@@ -143,6 +151,11 @@ class OPENREG_EXPORT Pool {
   PoolSnapshot snapshot(bool with_history);
   /// The recorded stack of the allocation that starts at `ptr`; NULL if there is none.
   Context allocation_context(void* ptr);
+  bool records_history() const { return history_.on(); }
+  /// The number of allocations that were made while the history was recorded.
+  uint64_t recorded_allocations();
+  /// The memory in use that was allocated after the recorded allocation with this number, oldest first.
+  std::vector<LiveAllocation> allocations_since(uint64_t number);
 
  private:
   static constexpr size_t kGranularity = Settings::kGranularity;
@@ -253,6 +266,7 @@ class OPENREG_EXPORT Pool {
   int releasing_threads_ = 0;     // threads that are releasing segments
   std::condition_variable segments_released_;
   DeviceStats stats_;
+  uint64_t recorded_allocations_ = 0;
   bool caching_ = true;
   double fraction_ = 1;
   uint64_t clock_ = 0;  // counts new segments

@@ -146,6 +146,27 @@ Context Pool::allocation_context(void* ptr) {
   return nullptr;
 }
 
+uint64_t Pool::recorded_allocations() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return recorded_allocations_;
+}
+
+std::vector<LiveAllocation> Pool::allocations_since(uint64_t number) {
+  std::vector<LiveAllocation> found;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [address, segment] : segments_) {
+      for (const Block* block = segment.first; block != nullptr; block = block->after) {
+        if (block->in_use && block->allocation > number) {
+          found.push_back({block->allocation, block->ptr, block->requested, block->context});
+        }
+      }
+    }
+  }
+  std::ranges::sort(found, {}, &LiveAllocation::number);
+  return found;
+}
+
 // Costs one thread-local test if no memory profiler is active.
 void Pool::report_to_profiler(const Block* block, int sign) const {
   c10::reportMemoryUsageToProfiler(block->ptr, sign * static_cast<int64_t>(block->size),

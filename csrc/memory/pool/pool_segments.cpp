@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "memory/pool/ipc_hooks.h"
 #include "memory/pool/pool.h"
+#include "race_check/race_check.h"
 #include "stream/capture.h"
 
 #include <algorithm>
@@ -226,6 +227,9 @@ void Pool::release_segments(const std::vector<Block*>& segments, Lock& lock) {
     ++releasing_threads_;
     lock.unlock();
     for (Block* block : segments) {
+      if (C10_UNLIKELY(races::on())) {
+        races::forget(block->ptr, block->size);
+      }
       if (const orError_t error = orFree(block->ptr); error == orSuccess) {
         delete block;
       } else {

@@ -1,5 +1,6 @@
 #include "operators/examples/loop.h"
 
+#include "diagnostics/tensor_access.h"
 #include "memory/kernel_view.h"
 
 #include <cstring>
@@ -8,6 +9,9 @@ namespace openreg {
 
 Loop::Loop(const at::TensorIteratorBase& iter) : sizes_(iter.shape().begin(), iter.shape().end()) {
   for (int i = 0; i < iter.ntensors(); ++i) {
+    if (C10_UNLIKELY(races::on())) {
+      collect_access(iter.tensor(i), i < iter.noutputs());
+    }
     Operand& operand = operands_.emplace_back();
     operand.dtype = iter.tensor_base(i).scalar_type();
     operand.strides.assign(iter.strides(i).begin(), iter.strides(i).end());

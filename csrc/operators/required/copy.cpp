@@ -6,6 +6,7 @@
 #include "common/gil_release.h"
 #include "device_code/kernel_library.h"
 #include "diagnostics/op_stats.h"
+#include "diagnostics/tensor_access.h"
 #include "kernel/arg_alias.h"
 #include "kernel/copy_kernel.h"
 #include "kernel/kernel.h"
@@ -15,6 +16,7 @@
 #include "memory/kernel_view.h"
 #include "operators/required/host_staging.h"
 #include "stream/capture.h"
+#include "stream/checked_stream.h"
 #include "stream/schedule.h"
 
 #include <ATen/ExpandUtils.h>
@@ -75,6 +77,9 @@ void copy_without_view(const at::Tensor& dst, const at::Tensor& src, c10::Device
 }
 
 void copy_by_kernel(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
+  if (C10_UNLIKELY(races::on())) {
+    declare_copy(dst, src, current_stream(device));
+  }
   if (C10_UNLIKELY(!has_kernel_view())) {
     copy_without_view(dst, src, device);
     return;
@@ -99,6 +104,9 @@ void record_pinned_use(const at::Tensor& host, c10::Stream stream) {
 }
 
 void copy_bytes(const at::Tensor& dst, const at::Tensor& src, c10::Stream stream) {
+  if (C10_UNLIKELY(races::on())) {
+    declare_copy(dst, src, stream);
+  }
   OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(),
                          on_device(dst) ? orMemcpyHostToDevice : orMemcpyDeviceToHost,
                          stream_handle(stream)));
@@ -126,6 +134,13 @@ bool copy_pinned_through_device(const at::Tensor& dst, const at::Tensor& src, c1
   return true;
 }
 
+// For the race check: the copy was synchronous.
+void declare_synchronized(c10::DeviceIndex device) {
+  if (C10_UNLIKELY(races::on())) {
+    races::host_waited_for_stream(checked_stream(current_stream(device)));
+  }
+}
+
 void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   const bool to_device = on_device(dst);
   const at::Tensor& host = to_device ? src : dst;
@@ -146,6 +161,7 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
     }
     note_wait();
     copy_by_kernel(dst, src, device);
+    declare_synchronized(device);
     return;
   }
   const c10::Stream stream = current_stream(device);
@@ -157,6 +173,7 @@ void copy_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
     record_pinned_use(host, stream);
   } else if (!to_device) {
     note_wait();
+    declare_synchronized(device);
   }
 }
 
@@ -170,6 +187,9 @@ void copy_peer_bytes(const at::Tensor& dst, const at::Tensor& src) {
   c10::Event dst_ready(kDevice);
   dst_ready.record(dst_stream);
   dst_ready.block(src_stream);
+  if (C10_UNLIKELY(races::on())) {
+    declare_copy(dst, src, src_stream);
+  }
   OR_CHECK(orMemcpyPeerAsync(dst.mutable_data_ptr(), dst_device, src.const_data_ptr(), src_device,
                              dst.nbytes(), stream_handle(src_stream)));
   c10::Event copied(kDevice);

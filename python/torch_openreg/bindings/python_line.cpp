@@ -1,6 +1,7 @@
 #include "python_line.h"
 
 #include "bindings.h"
+#include "common/utf8.h"
 
 #include <algorithm>
 #include <chrono>
@@ -50,23 +51,36 @@ bool is_internal(const std::string& file) {
                      [&](const std::string& path) { return file.starts_with(path); });
 }
 
+py::object code_of(PyFrameObject* frame) {
+  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+}
+
+// Messages have a fixed size, most of it for the reason of a failure.
+constexpr size_t kLongestPath = 160;
+constexpr size_t kLongestName = 60;
+
+// The end of a path, from the first whole character on.
+std::string end_of(const std::string& path) {
+  if (path.size() <= kLongestPath) return path;
+  size_t begin = path.size() - kLongestPath;
+  while (begin < path.size() && (static_cast<unsigned char>(path[begin]) & 0xc0) == 0x80) ++begin;
+  return "..." + path.substr(begin);
+}
+
+std::string begin_of(const std::string& name) {
+  const size_t length = openreg::length_up_to(name, kLongestName);
+  return length == name.size() ? name : name.substr(0, length) + "...";
+}
+
 // The caller holds the GIL. `thread` does not run Python meanwhile.
 std::string line_of(PyThreadState* thread) {
-  try {
-    auto frame =
-        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(thread)));
-    while (frame) {
-      auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
-      const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
-      const auto file = code.attr("co_filename").cast<std::string>();
-      if (!is_internal(file) && !is_generated(file, frame)) {
-        return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
-               code.attr("co_name").cast<std::string>();
-      }
-      frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+  auto frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(thread)));
+  while (frame) {
+    auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    if (!is_internal_frame(raw)) {
+      return text_of_frame(raw);
     }
-  } catch (const std::exception&) {
-    // No line.
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
   }
   return {};
 }
@@ -93,6 +107,27 @@ void answer(const std::shared_ptr<Request>& request) {
 }
 
 }  // namespace
+
+bool is_internal_frame(PyFrameObject* frame) {
+  try {
+    const auto file = code_of(frame).attr("co_filename").cast<std::string>();
+    return is_internal(file) ||
+           is_generated(file, py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(frame)));
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+std::string text_of_frame(PyFrameObject* frame) {
+  try {
+    const py::object code = code_of(frame);
+    return end_of(code.attr("co_filename").cast<std::string>()) + ":" +
+           std::to_string(PyFrame_GetLineNumber(frame)) + " in " +
+           begin_of(code.attr("co_name").cast<std::string>());
+  } catch (const std::exception&) {
+    return {};
+  }
+}
 
 std::string python_line_or_nothing() {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {

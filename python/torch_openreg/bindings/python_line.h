@@ -1,11 +1,18 @@
 // Lines of the Python program, for messages.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <string>
 
 /// "file.py:12 in name" of the innermost frame outside of torch and this package; empty if the calling thread
 /// has none. Takes the GIL. See csrc/kernel/launch_site.h.
 std::string python_line_or_nothing();
+
+/// Whether the frame is of torch, of this package or of generated code; and its "file.py:12 in name". They do
+/// not throw. The caller holds the GIL.
+bool is_internal_frame(PyFrameObject* frame);
+std::string text_of_frame(PyFrameObject* frame);
 
 /// The same without a deadlock: the calling thread may hold locks of this package, whose order is after the
 /// GIL. If the GIL cannot be taken within a fraction of a second, the result is empty.

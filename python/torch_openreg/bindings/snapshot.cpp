@@ -165,6 +165,44 @@ py::object allocation_traceback(uintptr_t address) {
   END_HANDLE_TH_ERRORS_PYBIND
 }
 
+std::vector<uint64_t> recorded_allocations() {
+  std::vector<uint64_t> numbers;
+  for (c10::DeviceIndex device = 0; device < openreg::device_count(); ++device) {
+    numbers.push_back(openreg::pool_of(device).recorded_allocations());
+  }
+  return numbers;
+}
+
+// Of each device, from the number that recorded_allocations has returned for it: (device, address, size,
+// stack).
+py::list allocations_since(const std::vector<uint64_t>& numbers) {
+  HANDLE_TH_ERRORS
+  std::vector<std::pair<size_t, openreg::LiveAllocation>> found;
+  {
+    const py::gil_scoped_release no_gil;
+    for (size_t device = 0; device < numbers.size(); ++device) {
+      auto& pool = openreg::pool_of(static_cast<c10::DeviceIndex>(device));
+      for (auto& one : pool.allocations_since(numbers[device])) {
+        found.emplace_back(device, std::move(one));
+      }
+    }
+  }
+  Frames frames;
+  std::vector<py::dict> dicts;
+  for (const auto& [device, one] : found) {
+    frames.add(dicts.emplace_back(), one.context);
+  }
+  frames.fill_in();
+  py::list list;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto& [device, one] = found[i];
+    list.append(
+        py::make_tuple(device, reinterpret_cast<uintptr_t>(one.ptr), one.requested, dicts[i]["frames"]));
+  }
+  return list;
+  END_HANDLE_TH_ERRORS_PYBIND
+}
+
 // `context` is 0 to 3 and selects the events with stacks: none, memory in use, allocations, all.
 void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_entries, bool clear,
                            const std::vector<std::string>& skip) {
@@ -186,5 +224,8 @@ void record_memory_history(bool on, int context, bool cpp_stacks, size_t max_ent
 void bind_snapshot(py::module_& m) {
   m.def("memory_snapshot", memory_snapshot);
   m.def("allocation_traceback", allocation_traceback);
+  m.def("recorded_allocations", torch::wrap_pybind_function_no_gil(recorded_allocations));
+  m.def("allocations_since", allocations_since);
+  m.def("records_memory_history", [] { return openreg::pool_of(0).records_history(); });
   m.def("record_memory_history", torch::wrap_pybind_function_no_gil(record_memory_history));
 }

@@ -23,9 +23,10 @@ _API = (_FOLDER / "kernel_api.h").read_text()
 _VECTOR_MASKS = (_FOLDER / "vector_masks.h").read_text()
 _PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 
-# Inductor's header has a global variable for divisions by zero. With default visibility, all libraries of a process share
-# it, and kernels that run at the same time would overwrite it.
-_FLAGS = ("-fvisibility=hidden",)
+# A library shares nothing with others of the process. Inductor's header has global variables: kernels that run at the same
+# time would overwrite the one for divisions by zero. And GCC makes a static member of a template (WelfordHelper) unique in
+# the process, whatever its visibility, but not its guard: each library would construct it, and destroy it at exit.
+_FLAGS = ("-fvisibility=hidden", "-fno-gnu-unique")
 
 _SUFFIX = """
 %(api)s

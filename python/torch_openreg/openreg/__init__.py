@@ -33,6 +33,7 @@ from .graphs import (
     make_graphed_callables,
     use_mem_pool,
 )
+from .leaks import Leak, LeakError, check_leaks
 from .memory import *  # noqa: F403
 from .memory import __all__ as _memory
 from .monitor import (
@@ -48,6 +49,7 @@ from .monitor import (
     set_sync_debug_mode,
 )
 from .process import ipc_collect
+from .races import Race, RaceAccess, RaceError, check_races
 from .random import (
     _get_rng_state_offset,
     _set_rng_state_offset,
@@ -82,11 +84,16 @@ __all__ = [
     "Event",
     "ExternalStream",
     "FaultCounts",
+    "Leak",
+    "LeakError",
     "MemPool",
     "OpenRegGraph",
     "OperatorStats",
     "OperatorTotals",
     "OutOfMemoryError",
+    "Race",
+    "RaceAccess",
+    "RaceError",
     "Schedule",
     "Stream",
     "StreamContext",
@@ -97,6 +104,8 @@ __all__ = [
     "_sleep",
     "assert_no_sync",
     "can_device_access_peer",
+    "check_leaks",
+    "check_races",
     "current_device",
     "current_stream",
     "default_generators",  # noqa: F405

@@ -4,6 +4,7 @@ Rules apply to the process. ``OPENREG_FAULTS``, JSON or the path of a JSON file,
 """
 
 import atexit
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from torch_openreg._name import setting
 from .device import DeviceLike, index_of
 
 FAULTS = setting("FAULTS")
+SWEEP = setting("SWEEP")  # folder of a run of ``python -m torch_openreg sweep``
 
 
 class FaultCounts(NamedTuple):
@@ -74,12 +76,16 @@ def reset(device: DeviceLike = None) -> None:
 def apply_environment() -> None:
     """Applies the rules of the environment variable, at the load of the device. Raises a ValueError."""
     rules = _fault_rules.of_environment(FAULTS)
-    if not rules:
-        return
-    try:
-        _add(rules)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{FAULTS}: {error}") from error
+    added = None
+    if rules:
+        try:
+            added = _add(rules)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{FAULTS}: {error}") from error
+    if os.environ.get(SWEEP):
+        from torch_openreg.sweep import child
+
+        child.start(os.environ[SWEEP], added, [rule["call"] for rule in rules])
 
 
 _registered = False
