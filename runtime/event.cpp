@@ -1,6 +1,7 @@
 // The event functions of openreg.h.
 #include "runtime.h"
 #include "trace.h"
+#include "watched_streams.h"
 
 using namespace openreg;
 
@@ -44,6 +45,8 @@ orError_t orEventCreateWithFlags(orEvent_t* event, unsigned flags) {
 }
 
 orError_t orEventDestroy(orEvent_t event) {
+  if (WatchedStreams::on()) [[unlikely]]
+    WatchedStreams::instance().forget(event);
   return with_runtime({EntryPoint::orEventDestroy, event},
                       [&](Runtime& runtime) { return runtime.destroy_event(event); });
 }
@@ -59,6 +62,10 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
                   "the event belongs to device %d and the stream to device %d; record it on a stream of the "
                   "event's device and make the other stream wait for the event",
                   event_pin->device, stream_pin->device);
+    }
+    if (WatchedStreams::on()) [[unlikely]] {
+      WatchedStreams::instance().forget(event);
+      if (!runtime.captured(*stream_pin)) WatchedStreams::instance().recorded(event, *stream_pin);
     }
     return from_driver(runtime.driver().event_record(event_pin->driver, stream_pin->driver));
   });

@@ -19,6 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The argument block of kHold.
+struct HeldStream {
+  HoldTime time;
+  int device;
+  uint64_t stream;
+};
+
 // Threads that wait, and deferred kernels, which occupy no thread. Created at first use and leaked. Lock
 // order: this lock, then that of FaultRules; at a fork, too.
 class Holds {
@@ -44,7 +51,8 @@ class Holds {
     while (Clock::now() < until) changed_.wait_until(lock, until);
   }
 
-  void add(orDriverDeferred* kernel, HoldTime time) {
+  void add(orDriverDeferred* kernel, const HeldStream& held) {
+    const HoldTime& time = held.time;
     std::unique_lock lock(mutex_);
     if (time.nanoseconds != HoldTime::kUntilReleased) {
       timed_.emplace(Clock::now() + std::chrono::nanoseconds(time.nanoseconds), kernel);
@@ -54,7 +62,7 @@ class Holds {
       lock.unlock();
       finish({kernel});
     } else {
-      deferred_.push_back({time, kernel});
+      deferred_.push_back({held, kernel});
     }
   }
 
@@ -63,7 +71,7 @@ class Holds {
     {
       std::lock_guard lock(mutex_);
       std::erase_if(deferred_, [&](const Deferred& held) {
-        if (!is_released(held.time)) return false;
+        if (!is_released(held.stream.time)) return false;
         ready.push_back(held.kernel);
         return true;
       });
@@ -72,9 +80,22 @@ class Holds {
     finish(ready);
   }
 
+  void fail(int device, uint64_t stream, const std::string& why) {
+    std::vector<orDriverDeferred*> failed;
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(deferred_, [&](const Deferred& held) {
+        if (held.stream.device != device || held.stream.stream != stream) return false;
+        failed.push_back(held.kernel);
+        return true;
+      });
+    }
+    finish(failed, orErrorKernelFailed, why.c_str());
+  }
+
  private:
   struct Deferred {
-    HoldTime time;
+    HeldStream stream;
     orDriverDeferred* kernel;
   };
 
@@ -83,12 +104,13 @@ class Holds {
   }
 
   // The driver continues the streams, and may run their work here, so no lock is held.
-  static void finish(const std::vector<orDriverDeferred*>& kernels) {
+  static void finish(const std::vector<orDriverDeferred*>& kernels, orError_t result = orSuccess,
+                     const char* why = nullptr) {
     orError_t error;
     Runtime* runtime = Runtime::enter(error);
     if (!runtime) return;
     for (orDriverDeferred* kernel : kernels) {
-      static_cast<void>(runtime->driver().kernel_finish(kernel, orSuccess, nullptr));
+      static_cast<void>(runtime->driver().kernel_finish(kernel, result, why));
     }
   }
 
@@ -121,17 +143,17 @@ class Holds {
 
 // A kernel of orRunKernel and of graphs cannot be deferred, nor can one of a driver without that entry.
 orError_t run_hold(void* args, char*, size_t) {
-  const auto& time = *static_cast<const HoldTime*>(args);
+  const auto& held = *static_cast<const HeldStream*>(args);
   orError_t error;
   Runtime* runtime = Runtime::enter(error);
   if (!runtime) return orSuccess;
   orDriverDeferred* deferred = nullptr;
   if (runtime->driver().kernel_defer && runtime->driver().kernel_defer(&deferred) == orSuccess) {
-    Holds::instance().add(deferred, time);
+    Holds::instance().add(deferred, held);
     return orSuccess;
   }
   report_from_driver("");  // drops the driver's message: this is not an error
-  Holds::instance().wait(time);
+  Holds::instance().wait(held.time);
   return orSuccess;
 }
 
@@ -184,7 +206,19 @@ void hold_thread(HoldTime time) {
 }
 
 orError_t hold_stream(Runtime& runtime, const StreamInfo& stream, HoldTime time) {
-  return from_driver(runtime.driver().stream_launch(stream.driver, &kHold, &time, sizeof(time), nullptr));
+  const HeldStream held = {time, stream.device, stream.id};
+  TracedWork* work = runtime.captured(stream)
+                         ? nullptr
+                         : TracedWork::begin_watched("a fault rule", kHold.name, stream.device, stream.id);
+  const orObserver observer = work ? work->observer() : orObserver{};
+  const orError_t error = from_driver(
+      runtime.driver().stream_launch(stream.driver, &kHold, &held, sizeof(held), work ? &observer : nullptr));
+  if (error && work) work->rejected(error);
+  return error;
+}
+
+void fail_held(int device, uint64_t stream, const std::string& why) {
+  Holds::instance().fail(device, stream, why);
 }
 
 void continue_released() {

@@ -321,6 +321,13 @@ orError_t Runtime::pin_stream(orStream_t handle, StreamPin& pin) {
               reinterpret_cast<void*>(handle));
 }
 
+bool Runtime::find_stream(int device, uint64_t id, StreamPin& pin) {
+  streams_.for_each([&](StreamPin& live) {
+    if (live->device == device && live->id == id) pin = std::move(live);
+  });
+  return static_cast<bool>(pin);
+}
+
 orError_t Runtime::pin_event(orEvent_t handle, EventPin& pin) {
   pin = events_.pin(reinterpret_cast<uint64_t>(handle));
   if (pin) return orSuccess;

@@ -112,6 +112,8 @@ class Runtime {
   /// The stream, pinned for the duration of a call. NULL is the current device's default stream.
   [[nodiscard]] orError_t pin_stream(orStream_t handle, StreamPin& pin);
   [[nodiscard]] orError_t pin_default_stream(int device, StreamPin& pin);
+  /// The live stream with this ID, which orStreamGetId returns. Returns false if there is none.
+  [[nodiscard]] bool find_stream(int device, uint64_t id, StreamPin& pin);
   [[nodiscard]] orError_t pin_event(orEvent_t handle, EventPin& pin);
   [[nodiscard]] orError_t pin_graph(orGraph_t handle, GraphPin& pin);
   /// Device and stream of a call; false if its handle is invalid. Opens no device.

@@ -2,6 +2,7 @@
 #include "run.h"
 #include "runtime.h"
 #include "trace.h"
+#include "watched_streams.h"
 
 #include <utility>
 
@@ -170,6 +171,8 @@ orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
     EventPin event_pin;
     OR_RETURN_IF_ERROR(runtime.pin_stream(stream, stream_pin));
     OR_RETURN_IF_ERROR(runtime.pin_event(event, event_pin));
+    if (WatchedStreams::on() && !runtime.captured(*stream_pin)) [[unlikely]]
+      WatchedStreams::instance().waits(event, *event_pin, *stream_pin, runtime);
     return from_driver(runtime.driver().stream_wait_event(stream_pin->driver, event_pin->driver));
   });
 }

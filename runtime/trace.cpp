@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "runtime.h"
+#include "watchdog.h"
 
 #include <chrono>
 #include <mutex>
@@ -12,8 +13,24 @@ std::atomic<const TraceSubscriber*> trace_subscriber{nullptr};
 
 namespace {
 
-std::mutex subscribe_mutex;  // guards the list and changes of trace_subscriber
+constexpr TraceSubscriber kNoSubscriber = {[](const orTraceRecord*, void*) {}, nullptr, nullptr};
+
+std::mutex subscribe_mutex;  // guards the rest, and changes of trace_subscriber
 TraceSubscriber* all_subscribers = nullptr;
+const TraceSubscriber* subscribed = nullptr;
+bool watched = false;
+
+void update_subscriber() {
+  trace_subscriber.store(subscribed ? subscribed
+                         : watched  ? &kNoSubscriber
+                                    : nullptr,
+                         std::memory_order_release);
+}
+
+bool is_work(orTraceKind kind) {
+  return kind == orTraceKernel || kind == orTraceMemcpy || kind == orTraceMemset || kind == orTraceHostFunc;
+}
+
 std::atomic<uint64_t> next_correlation{1};
 
 int64_t now_ns() {
@@ -49,11 +66,28 @@ TracedWork::TracedWork(const TraceSubscriber& subscriber, const char* function, 
               copy_kind,
               orSuccess,
               function} {
+  if (is_work(kind) && WatchedStreams::on()) [[unlikely]] {
+    ensure_watchdog_thread();
+    watched_ = WatchedStreams::instance().submitted(function, name, device, stream);
+  }
   subscriber_.callback(&record_, subscriber_.user);
+}
+
+TracedWork* TracedWork::begin_watched(const char* function, const char* name, int device, uint64_t stream) {
+  if (!WatchedStreams::on()) return nullptr;
+  return new TracedWork(kNoSubscriber, function, orTraceKernel, name, device, stream, 0, orMemcpyDefault);
+}
+
+void watch_traced_work(bool on) {
+  std::lock_guard lock(subscribe_mutex);
+  watched = on;
+  update_subscriber();
 }
 
 void TracedWork::done(void* work, int64_t start_ns, int64_t end_ns, orError_t result) {
   auto* self = static_cast<TracedWork*>(work);
+  if (self->watched_.session != 0) [[unlikely]]
+    WatchedStreams::instance().finished(self->watched_);
   self->record_.phase = orTraceFinished;
   self->record_.start_ns = start_ns;
   self->record_.end_ns = end_ns;
@@ -93,11 +127,12 @@ orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
   if (!callback) return fail(orErrorInvalidValue, "orTraceSubscribe: callback is NULL");
   return with_runtime({EntryPoint::orTraceSubscribe}, [&](Runtime&) -> orError_t {
     std::lock_guard lock(subscribe_mutex);
-    if (trace_subscriber.load(std::memory_order_relaxed)) {
+    if (subscribed) {
       return fail(orErrorNotPermitted,
                   "a trace subscriber exists already; only one is possible: call orTraceUnsubscribe first");
     }
-    trace_subscriber.store(find_or_add(callback, user), std::memory_order_release);
+    subscribed = find_or_add(callback, user);
+    update_subscriber();
     return orSuccess;
   });
 }
@@ -105,10 +140,11 @@ orError_t orTraceSubscribe(orTraceCallback callback, void* user) {
 orError_t orTraceUnsubscribe(void) {
   return with_runtime({EntryPoint::orTraceUnsubscribe}, [&](Runtime&) -> orError_t {
     std::lock_guard lock(subscribe_mutex);
-    if (!trace_subscriber.load(std::memory_order_relaxed)) {
+    if (!subscribed) {
       return fail(orErrorNotPermitted, "there is no trace subscriber to unsubscribe");
     }
-    trace_subscriber.store(nullptr, std::memory_order_release);
+    subscribed = nullptr;
+    update_subscriber();
     return orSuccess;
   });
 }

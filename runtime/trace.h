@@ -1,10 +1,12 @@
 // Tracing: the subscriber is called for each launch, for the return of the launching call and for completion.
+// The watchdog observes the same work.
 //
 // Without a subscriber, tracing costs one atomic load per launch. A launch uses the same subscriber until it
 // completes, so subscribers are never freed; there is one for each distinct (callback, user) pair.
 #pragma once
 
 #include "openreg/openreg.h"
+#include "watched_streams.h"
 
 #include <atomic>
 
@@ -16,7 +18,11 @@ struct TraceSubscriber {
   TraceSubscriber* next;  // list of all subscribers
 };
 
+/// NULL if nobody observes work. With the watchdog and without a subscriber: one that does nothing.
 extern std::atomic<const TraceSubscriber*> trace_subscriber;
+
+/// Whether the watchdog observes work.
+void watch_traced_work(bool on);
 
 /// A traced operation. The launching call owns it until the driver accepts the operation; then the observer
 /// owns it.
@@ -31,6 +37,9 @@ class TracedWork {
       return nullptr;
     return new TracedWork(*subscriber, function, kind, name, device, stream, size, copy_kind);
   }
+
+  /// Work that only the watchdog observes. Returns NULL without it.
+  static TracedWork* begin_watched(const char* function, const char* name, int device, uint64_t stream);
 
   /// Observer for the driver: reports completion and deletes the object.
   orObserver observer() { return {&TracedWork::done, this}; }
@@ -48,6 +57,7 @@ class TracedWork {
   const TraceSubscriber& subscriber_;
   int64_t begun_ns_;
   orTraceRecord record_;
+  WatchedWork watched_;
 };
 
 /// Reports the return of the call that launched `work` (may be NULL). Construct it before the driver accepts

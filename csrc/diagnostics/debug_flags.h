@@ -13,6 +13,7 @@ enum Flag : uint32_t {
   kSyncs = 2,       // reports synchronizations; see sync_debug.h
   kFallbacks = 4,   // reports CPU fallbacks; see sync_debug.h
   kRaces = 8,       // see tensor_access.h
+  kWatchdog = 16,   // see watched_launch.h
 };
 
 inline std::atomic<uint32_t> flags{0};

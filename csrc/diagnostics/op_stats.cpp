@@ -2,6 +2,7 @@
 
 #include "common/fork.h"
 #include "diagnostics/sync_debug.h"
+#include "diagnostics/watched_launch.h"
 #include "layouts/composite.h"
 #include "stream/schedule.h"
 
@@ -224,6 +225,9 @@ void OperatorCall::begin_copy(const at::Tensor& dst, const at::Tensor& src, bool
 void OperatorCall::begin_record(std::string_view name, const OpDescription* op_info,
                                 const torch::jit::Stack* stack) {
   check_not_forked();
+  if (launches_are_watched()) {
+    site_.emplace(site_of_call());
+  }
   if ((debug_flags::now() & debug_flags::kStatistics) == 0) {
     return;
   }

@@ -2,6 +2,7 @@
 
 #include "common/map_tensors.h"
 #include "device/on_device.h"
+#include "diagnostics/watched_launch.h"
 #include "layouts/composite.h"
 #include "memory/host_allocator.h"
 #include "stream/checked_stream.h"
@@ -32,15 +33,6 @@ void add(const at::Tensor& tensor, bool write, Accesses* accesses) {
   if (make_access(tensor, write, &access)) {
     accesses->push_back(std::move(access));
   }
-}
-
-// The line of the program. Autograd's threads have none, so it is the node that runs.
-races::CallSite site_of_call() {
-  if (const races::CallSite site = races::call_site(); site != 0) {
-    return site;
-  }
-  const auto node = torch::autograd::get_current_node();
-  return node == nullptr ? 0 : races::intern_call_site("backward of " + node->name());
 }
 
 }  // namespace

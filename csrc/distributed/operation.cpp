@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 #include "diagnostics/tensor_access.h"
+#include "diagnostics/watched_launch.h"
 #include "distributed/transport/waiters.h"
 #include "kernel/kernel_guard.h"
 #include "profiler/recorder.h"
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 namespace openreg::distributed {
 namespace {
@@ -71,6 +73,12 @@ void Operation::launch(c10::Stream stream) {
     for (const c10::Storage& storage : storages_) {
       races::kept(storage.data(), storage.nbytes(), checked_stream(stream));
     }
+  }
+  std::optional<WatchedLaunch> watched;
+  if (C10_UNLIKELY(launches_are_watched())) {
+    watched.emplace(
+        to_string(call_) + " in the process group '" + group_->name() + "', which waits for other ranks",
+        call_.site);
   }
   const orError_t result = orLaunchKernel(stream_handle(stream), &kernel(call_.name), &owned, sizeof(owned));
   if (result == orSuccess) {

@@ -40,6 +40,10 @@ void set_call_site_function(CallSite (*function)()) {
   installed.store(function, std::memory_order_release);
 }
 
+CallSite call_site_of_scope() {
+  return depth > 0 ? site_of_scope : 0;
+}
+
 CallSite call_site() {
   if (depth > 0) {
     return site_of_scope;

@@ -18,6 +18,8 @@ OPENREG_EXPORT void set_call_site_function(CallSite (*function)());
 
 /// The call site of the calling thread; inside of a CallSiteScope, that of the scope.
 CallSite call_site();
+/// The call site of the CallSiteScope; 0 outside of one. Does not take the GIL.
+CallSite call_site_of_scope();
 
 /// RAII scope of one operator call, which looks its call site up once. Scopes nest; the outermost one counts.
 class CallSiteScope {

@@ -63,7 +63,7 @@
 extern "C" {
 #endif
 
-#define OR_DRIVER_VERSION 5
+#define OR_DRIVER_VERSION 6
 #define OR_DRIVER_OLDEST 1
 #define OR_DRIVER_LARGEST 65536 /* bytes of a table; a larger struct_size was not initialized */
 
@@ -251,6 +251,13 @@ typedef struct orDriver {
   /* (optional) As orStreamGetNativeHandle and orDeviceGetNativeHandle. Without it: orErrorNotSupported. */
   orError_t (*stream_native_handle)(orDriverStream* stream, void** handle);
   orError_t (*device_native_handle)(int device, void** handle);
+
+  /* ---- Since version 6 ------------------------------------------------------------------------------ */
+
+  /* (optional) The stream fails, with `why` in the message, as if a kernel had failed: submitted work that has
+   * not started is dropped, and waits for events that were submitted end. Returns immediately. Work that runs
+   * and deferred kernels finish as they would otherwise. Without it: the watchdog cannot fail streams. */
+  orError_t (*stream_abort)(orDriverStream* stream, const char* why);
 } orDriver;
 
 /* The only symbol that a driver exports. Returns the same table at each call; the table lives as long as the

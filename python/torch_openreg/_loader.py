@@ -153,7 +153,12 @@ def _apply_settings() -> None:
     """Applies settings that find bugs. Invalid values are an error: without them, tests would pass for no reason."""
     injection = importlib.import_module(f"{MODULE}.fault_injection")
     races = importlib.import_module(f"{MODULE}.races")
-    for module, variable in ((injection, injection.FAULTS), (races, races.CHECK_RACES)):
+    hangs = importlib.import_module(f"{MODULE}.hangs")
+    for module, variable in (
+        (injection, injection.FAULTS),
+        (races, races.CHECK_RACES),
+        (hangs, hangs.WATCHDOG_SECONDS),
+    ):
         try:
             module.apply_environment()
         except ValueError as error:

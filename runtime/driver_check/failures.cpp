@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string_view>
+#include <thread>
 
 namespace openreg::check {
 namespace {
@@ -136,6 +137,37 @@ void waiting_stream(const orDriver& driver) {
   static_cast<void>(driver.device_synchronize(0));
 }
 
+void abort_stream(const orDriver& driver) {
+  if (!driver.stream_abort) throw Skipped{"no stream_abort"};
+  require_asynchronous(driver);
+  Gate gate;
+  const Stream blocked(driver), stream(driver);
+  const Event record(driver);
+  std::atomic<bool> started{false}, ran{false};
+  OK(launch(driver, blocked, [&] {
+    started = true;
+    return gate.wait(), std::string();
+  }));
+  while (!started) std::this_thread::yield();  // else the thread that synchronizes might run it
+  OK(driver.event_record(record, blocked));
+  OK(driver.stream_wait_event(stream, record));
+  OK(launch(driver, stream, [&] { return ran = true, std::string(); }));
+  OK(driver.stream_abort(stream, "out of patience"));
+  const orError_t error = from_driver(driver.stream_synchronize(stream));
+  REQUIRE(error == orErrorKernelFailed, "stream_synchronize returned %s after stream_abort",
+          orGetErrorName(error));
+  const std::string message = orGetLastErrorMessage();
+  REQUIRE(message.find("out of patience") != std::string::npos,
+          "the message after stream_abort is '%s'; it has to contain the reason, 'out of patience'",
+          message.c_str());
+  REQUIRE(!ran, "work that had not started ran after stream_abort");
+  OK(launch(driver, stream, [&] { return ran = true, std::string(); }));
+  EXPECT(orSuccess, driver.stream_synchronize(stream));
+  REQUIRE(ran, "work that was submitted after the report of stream_abort does not run");
+  gate.open();
+  EXPECT(orSuccess, driver.stream_synchronize(blocked));
+}
+
 constexpr Check kChecks[] = {
     {"failure-report", "a failure is reported once, with the kernel's name and message", &report},
     {"failure-drop", "work behind a failure is dropped, and released", &drop},
@@ -148,6 +180,7 @@ constexpr Check kChecks[] = {
      &event_of_destroyed_stream},
     {"failure-waiting-stream", "a stream that waits for an event behind a failure fails too",
      &waiting_stream},
+    {"failure-abort", "stream_abort drops work and ends waits, and the stream works again", &abort_stream},
 };
 
 }  // namespace

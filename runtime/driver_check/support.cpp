@@ -37,6 +37,7 @@ int describe(const orDriver& driver) {
       {"deferred kernels", driver.kernel_defer != nullptr},
       {"device code", capability(OR_CAP_DEVICE_CODE)},
       {"native handles", driver.stream_native_handle != nullptr},
+      {"aborting streams", driver.stream_abort != nullptr},
   };
   std::printf("\n");
   for (const auto& feature : features)

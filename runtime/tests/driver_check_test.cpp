@@ -60,7 +60,7 @@ TEST(DriverCheck, PassesOnGoodDrivers) {
 
 TEST(DriverCheck, PrintsWhatADriverSupports) {
   const Result sim = run("--only device-count " OPENREG_SIM);
-  EXPECT_TRUE(contains(sim.output, "driver 'sim', version 5")) << sim.output;
+  EXPECT_TRUE(contains(sim.output, "driver 'sim', version 6")) << sim.output;
   EXPECT_TRUE(contains(sim.output, "graphs                             yes")) << sim.output;
   EXPECT_TRUE(contains(sim.output, "1 passed, 0 skipped, 0 failed")) << sim.output;
   const Result minimal = run("--only graph-replay " + test_driver("minimal"));

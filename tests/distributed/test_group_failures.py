@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -258,3 +259,39 @@ def raise_error(rank, world):
 def test_errors_of_ranks_are_reported(two):
     with pytest.raises(RankError, match="KeyError: 1"):
         two.run(raise_error)
+
+
+def watched(rank, size, path):
+    """Rank 1 comes late to a collective. Returns what the watchdog of rank 0 prints."""
+    tensor = ones(3)
+    torch.openreg.synchronize()
+    if rank == 1:
+        end = time.monotonic() + TIMEOUT / 2
+        while time.monotonic() < end and not os.path.exists(path + ".done"):
+            time.sleep(0.05)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+    saved = os.dup(2)
+    with open(path, "w+") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            with torch.openreg.watchdog(0.2):
+                dist.all_reduce(tensor)
+                end = time.monotonic() + TIMEOUT / 2
+                while time.monotonic() < end and "watchdog" not in Path(path).read_text():
+                    time.sleep(0.05)
+                Path(path + ".done").touch()
+                assert tensor.tolist() == [2.0, 2.0, 2.0]
+        finally:
+            os.dup2(saved, 2)
+    return Path(path).read_text()
+
+
+def test_the_watchdog_names_a_collective_that_waits(tmp_path):
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        text, result = ranks.run(watched, str(tmp_path / "stderr"))
+    assert result == [2.0, 2.0, 2.0]
+    assert re.search(
+        r"next:  occl:all_reduce \(all_reduce .*in the process group .*which waits for other ranks\)", text
+    ), text
+    assert "test_group_failures.py" in text, text

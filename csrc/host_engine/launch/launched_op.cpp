@@ -1,6 +1,7 @@
 #include "host_engine/launch/launched_op.h"
 
 #include "common/check.h"
+#include "diagnostics/watched_launch.h"
 #include "kernel/arg_alias.h"
 #include "kernel/kernel_guard.h"
 #include "kernel/submit.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <sstream>
 
 namespace openreg {
@@ -115,6 +117,10 @@ void LaunchedOp::submit(const orKernel& kernel, orStream_t stream) {
   LaunchedOp* self = this;
   const bool captured = C10_UNLIKELY(any_capture()) && capture_of(stream) != 0;
   captured_ = captured;
+  std::optional<WatchedLaunch> watched;
+  if (C10_UNLIKELY(launches_are_watched())) {
+    watched.emplace(arguments_text());
+  }
   const orError_t error = submit_kernel(stream, kernel, &self, sizeof(self), captured);
   if (C10_UNLIKELY(error != orSuccess)) {
     recycle(this);
@@ -138,12 +144,12 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
   return result;
 }
 
-std::string LaunchedOp::launch_context() const {
+std::string LaunchedOp::arguments_text() const {
   std::ostringstream text;
   constexpr size_t kMaxShown = 6;
   for (size_t i = 0; i < std::min(used_, kMaxShown); ++i) {
     if (aliases_[i].defined()) {
-      text << ' ' << aliases_[i].scalar_type() << aliases_[i].sizes();
+      text << (i == 0 ? "" : " ") << aliases_[i].scalar_type() << aliases_[i].sizes();
     }
   }
   if (used_ > kMaxShown) {
@@ -155,7 +161,11 @@ std::string LaunchedOp::launch_context() const {
   if (arguments.size() > kLongestArguments) {
     arguments = arguments.substr(0, kLongestArguments) + "...";
   }
-  return " [arguments:" + arguments + (site_.empty() ? "" : "; launched at " + site_) + ']';
+  return arguments;
+}
+
+std::string LaunchedOp::launch_context() const {
+  return " [arguments: " + arguments_text() + (site_.empty() ? "" : "; launched at " + site_) + ']';
 }
 
 void LaunchedOp::release(void* args) {

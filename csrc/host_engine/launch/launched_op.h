@@ -81,6 +81,7 @@ class LaunchedOp {
   void execute();
   void execute(torch::jit::Stack& stack);
   /// Describes the arguments and the launch site, for error messages.
+  std::string arguments_text() const;
   std::string launch_context() const;
   void place_results(const torch::jit::Stack& stack);
   /// Restores the storages of aliases that the kernel reallocated. False if there were any.

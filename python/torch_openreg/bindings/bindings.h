@@ -22,6 +22,7 @@ void bind_monitor(py::module_& m);
 void bind_operators(py::module_& m);  // in host_engine.cpp or cpu_fallback.cpp
 void bind_process(py::module_& m);
 void bind_races(py::module_& m);
+void bind_watchdog(py::module_& m);
 void bind_storage(py::module_& m);
 void bind_profiler(py::module_& m);
 void bind_snapshot(py::module_& m);

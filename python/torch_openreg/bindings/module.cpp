@@ -165,6 +165,7 @@ PYBIND11_MODULE(_C, m) {
   bind_monitor(m);
   bind_process(m);
   bind_races(m);
+  bind_watchdog(m);
   bind_storage(m);
   bind_profiler(m);
   bind_snapshot(m);

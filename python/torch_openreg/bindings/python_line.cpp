@@ -85,14 +85,13 @@ std::string line_of(PyThreadState* thread) {
   return {};
 }
 
-// A thread asks a helper for its line and waits a limited time. Without the helper it would have to wait for
-// the GIL, which a thread may hold that waits for a lock of the asking thread.
+// A thread asks a helper that takes the GIL, and waits a limited time. Without the helper it would have to
+// wait for the GIL, which a thread may hold that waits for a lock of the asking thread.
 struct Request {
-  std::mutex mutex;  // guards the rest; the asking thread holds it when it gives up
-  std::condition_variable answered;
-  PyThreadState* thread = nullptr;  // NULL: it has given up
+  std::mutex mutex;  // guards the rest; the helper holds it while it runs the body
+  std::condition_variable changed;
+  std::function<void()> body;  // empty: the asking thread has given up
   bool done = false;
-  std::string line;
 };
 
 std::mutex stop_mutex;  // guards `stopped`; held while a helper starts
@@ -101,12 +100,26 @@ bool stopped = false;
 void answer(const std::shared_ptr<Request>& request) {
   const py::gil_scoped_acquire gil;
   std::lock_guard lock(request->mutex);
-  if (request->thread != nullptr) request->line = line_of(request->thread);
+  if (request->body) request->body();
   request->done = true;
-  request->answered.notify_all();
+  request->changed.notify_all();
 }
 
 }  // namespace
+
+Acquired run_with_gil(std::function<void()> body) {
+  const auto request = std::make_shared<Request>();
+  request->body = std::move(body);
+  {
+    std::lock_guard lock(stop_mutex);
+    if (stopped || Py_IsInitialized() == 0) return Acquired::kInterpreterEnds;
+    std::thread([request] { answer(request); }).detach();
+  }
+  std::unique_lock lock(request->mutex);
+  if (request->changed.wait_for(lock, 500ms, [&] { return request->done; })) return Acquired::kYes;
+  request->body = nullptr;
+  return Acquired::kTimeout;
+}
 
 bool is_internal_frame(PyFrameObject* frame) {
   try {
@@ -141,17 +154,8 @@ std::string python_line_under_locks() {
   PyThreadState* thread = Py_IsInitialized() == 0 ? nullptr : PyGILState_GetThisThreadState();
   if (thread == nullptr) return {};
   if (PyGILState_Check() != 0) return line_of(thread);
-  const auto request = std::make_shared<Request>();
-  request->thread = thread;
-  {
-    std::lock_guard lock(stop_mutex);
-    if (stopped) return {};
-    std::thread([request] { answer(request); }).detach();
-  }
-  std::unique_lock lock(request->mutex);
-  request->answered.wait_for(lock, 500ms, [&] { return request->done; });
-  request->thread = nullptr;
-  return request->line;
+  const auto line = std::make_shared<std::string>();
+  return run_with_gil([thread, line] { *line = line_of(thread); }) == Acquired::kYes ? *line : std::string();
 }
 
 void stop_python_lines() {

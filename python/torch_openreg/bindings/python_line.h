@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <string>
 
 /// "file.py:12 in name" of the innermost frame outside of torch and this package; empty if the calling thread
@@ -18,6 +19,11 @@ std::string text_of_frame(PyFrameObject* frame);
 /// GIL. If the GIL cannot be taken within a fraction of a second, the result is empty.
 std::string python_line_under_locks();
 
-/// After this call, python_line_under_locks returns nothing unless the caller holds the GIL: the interpreter
-/// is about to end.
+enum class Acquired { kYes, kTimeout, kInterpreterEnds };
+/// Runs `body` with the GIL, on another thread, and waits for it for a limited time. After kTimeout, `body`
+/// is not called any more.
+Acquired run_with_gil(std::function<void()> body);
+
+/// After this call, python_line_under_locks returns nothing unless the caller holds the GIL, and run_with_gil
+/// does nothing: the interpreter is about to end.
 void stop_python_lines();

@@ -33,6 +33,7 @@ from .graphs import (
     make_graphed_callables,
     use_mem_pool,
 )
+from .hangs import watchdog
 from .leaks import Leak, LeakError, check_leaks
 from .memory import *  # noqa: F403
 from .memory import __all__ as _memory
@@ -159,6 +160,7 @@ __all__ = [
     "stream",
     "synchronize",
     "use_mem_pool",
+    "watchdog",
 ]
 
 

@@ -206,6 +206,13 @@ orError_t stream_launch(orDriverStream* stream, const orKernel* kernel, const vo
   });
 }
 
+orError_t stream_abort(orDriverStream* stream, const char* why) {
+  return noexcept_boundary([&]() -> orError_t {
+    unwrap(stream).abort(why);
+    return orSuccess;
+  });
+}
+
 orError_t kernel_defer(orDriverDeferred** deferred) {
   return noexcept_boundary([&]() -> orError_t {
     Deferred* made = nullptr;
@@ -434,6 +441,7 @@ constexpr orDriver kTable = {
     .stream_launch_function = nullptr,
     .stream_native_handle = nullptr,
     .device_native_handle = nullptr,
+    .stream_abort = &stream_abort,
 };
 
 }  // namespace

@@ -48,6 +48,18 @@ bool Record::add_waiter(Stream& stream) {
   return true;
 }
 
+bool Record::remove_waiter(Stream& stream) {
+  Ref<Stream> removed;  // released outside the lock
+  std::lock_guard lock(mutex_);
+  for (Stream** link = &waiters_; *link; link = &(*link)->next_waiter) {
+    if (*link != &stream) continue;
+    *link = std::exchange(stream.next_waiter, nullptr);
+    removed = Ref<Stream>::adopt(&stream);
+    return true;
+  }
+  return false;
+}
+
 Ref<Record> Record::of_other_process(Ref<SharedEvent> shared, uint64_t number, int process) {
   Ref<Record> record = Ref<Record>::adopt(new Record);
   record->shared = std::move(shared);

@@ -29,6 +29,9 @@ class Record : public Counted<Record> {
   /// Adds a parked stream to the waiters; returns false if the record is already done.
   [[nodiscard]] bool add_waiter(Stream& stream);
 
+  /// Removes a parked stream, which the record then does not make ready. Returns false if it is not a waiter.
+  [[nodiscard]] bool remove_waiter(Stream& stream);
+
   /// Prepares for a recording. The caller has the only reference.
   void begin(Stream& stream, bool timing);
 

@@ -126,10 +126,12 @@ void Stream::release_claim() {
   if (!queue_.empty()) schedule();
 }
 
-bool Stream::park(Record& record) {
+bool Stream::park(const Operation& wait) {
+  Record& record = *wait.record;
   {
     std::lock_guard lock(submit_mutex_);
-    blocked_on_ = Ref<Record>(&record);
+    if (wait.ticket <= abandoned_through_) return false;
+    blocked_on_ = wait.record;
   }
   state_.store(State::kParked);
   // Once it is a waiter, the record may make the stream ready at any time; this thread has lost the claim.
@@ -206,7 +208,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
       if (wake_at_.load() != kNever) wake_sleepers();
       return false;
     }
-    if (operation->kind == Operation::Kind::kWait && !operation->record->done() && park(*operation->record)) {
+    if (operation->kind == Operation::Kind::kWait && !operation->record->done() && park(*operation)) {
       return false;
     }
     if (operation->kind == Operation::Kind::kTurn) {
@@ -236,7 +238,8 @@ bool Stream::execute(Operation& operation) {
         std::lock_guard lock(submit_mutex_);
         std::swap(waited, blocked_on_);
       }
-      if (operation.record->failure) [[unlikely]]
+      // A record that is not done was abandoned.
+      if (operation.record->done() && operation.record->failure) [[unlikely]]
         follow_failure(operation.record->failure);
       break;
     }

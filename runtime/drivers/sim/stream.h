@@ -84,6 +84,9 @@ class Stream : public Counted<Stream> {
   /// Work that is submitted from now on runs, if the stream is poisoned by this failure.
   void clear_poison_of(const Failure& failure);
 
+  /// As orDriver.stream_abort.
+  void abort(const char* why);
+
   // ---- Capture; see capture.h. A captured stream gets no submissions.
   bool capturing() const { return capturing_.load(std::memory_order_acquire); }
   /// Empty if the stream is not captured.
@@ -144,7 +147,7 @@ class Stream : public Counted<Stream> {
   /// Runs operations through `until` and releases the claim. For the owner of the turn `until`: returns true
   /// if it has reached the turn; then the stream is still claimed.
   bool run_claimed(uint64_t until, Runner runner);
-  bool park(Record& record);
+  bool park(const Operation& wait);
   bool offer(Operation& turn);
   bool claim_offer(uint64_t turn);
   void withdraw(Operation& turn, uint64_t ticket);
@@ -182,9 +185,10 @@ class Stream : public Counted<Stream> {
   // ticket that was submitted before the report.
   std::atomic<uint64_t> drop_through_{0};
 
-  std::mutex submit_mutex_;  // guards the producing end of queue_, blocked_on_ and capture_
+  std::mutex submit_mutex_;  // guards the producing end of queue_, and the four below
   OperationQueue queue_;
   Ref<Record> blocked_on_;
+  uint64_t abandoned_through_ = 0;  // waits up to this ticket do not wait
   Ref<Capture> capture_;
   std::atomic<bool> capturing_{false};  // true if capture_ is set
 

@@ -1,9 +1,11 @@
 // Failures of the kernels of a stream, and of streams that it waits for.
 #include "error.h"
 #include "failure.h"
+#include "pause.h"
 #include "state.h"
 #include "stream.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace openreg::sim {
@@ -20,6 +22,29 @@ void Stream::poison(const orKernel& kernel, const char* why) {
   format_failure(message, sizeof(message), kernel, *this, why);
   std::lock_guard lock(failure_mutex_);
   set_failure(Ref<Failure>::adopt(new Failure(message)));
+}
+
+void Stream::abort(const char* why) {
+  char message[kFailureSize];
+  std::snprintf(message, sizeof(message), "stream %llu of device %d was aborted: %s",
+                static_cast<unsigned long long>(id_), index_, why);
+  {
+    std::lock_guard lock(failure_mutex_);
+    set_failure(Ref<Failure>::adopt(new Failure(message)));
+  }
+  const auto abandoned = [&] {
+    std::lock_guard lock(submit_mutex_);
+    abandoned_through_ = std::max(abandoned_through_, submitted_.load());
+    return blocked_on_;
+  };
+  // A thread that is inside park() has set blocked_on_, and is about to add the waiter.
+  for (Ref<Record> record = abandoned(); record && !record->done(); record = abandoned()) {
+    if (record->remove_waiter(*this)) {
+      unpark();
+      return;
+    }
+    pause();
+  }
 }
 
 void Stream::set_failure(Ref<Failure> failure) {

@@ -335,6 +335,12 @@ const Change kChanges[] = {
        };
        table.stream_query = [](orDriverStream*) { return orErrorNotReady; };
      }},
+    {"failure-abort: no effect",
+     [] { table.stream_abort = [](orDriverStream*, const char*) { return orSuccess; }; }},
+    {"failure-abort: no reason",
+     [] {
+       table.stream_abort = [](orDriverStream* stream, const char*) { return good.stream_abort(stream, ""); };
+     }},
     {"stream-pending: always 0",
      [] { table.stream_pending = [](orDriverStream*, uint64_t* count) { return *count = 0, orSuccess; }; }},
     {"stream-independence: one queue",
