@@ -254,9 +254,10 @@ typedef struct orDriver {
 
   /* ---- Since version 6 ------------------------------------------------------------------------------ */
 
-  /* (optional) The stream fails, with `why` in the message, as if a kernel had failed: submitted work that has
-   * not started is dropped, and waits for events that were submitted end. Returns immediately. Work that runs
-   * and deferred kernels finish as they would otherwise. Without it: the watchdog cannot fail streams. */
+  /* (optional) The stream fails, with `why` in the message, as if a kernel had failed: submitted work that
+   * has not started is dropped, and waits for events that were submitted end. Returns immediately. Work that
+   * runs and deferred kernels finish as they would otherwise. Without it: the watchdog cannot fail streams.
+   */
   orError_t (*stream_abort)(orDriverStream* stream, const char* why);
 } orDriver;
 
