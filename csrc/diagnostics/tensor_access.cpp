@@ -4,6 +4,7 @@
 #include "device/on_device.h"
 #include "layouts/composite.h"
 #include "memory/host_allocator.h"
+#include "memory_check/memory_check.h"
 #include "stream/checked_stream.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -35,15 +36,19 @@ void add(const at::Tensor& tensor, bool write, Accesses* accesses) {
 }
 
 // The line of the program. Autograd's threads have none, so it is the node that runs.
-races::CallSite site_of_call() {
-  if (const races::CallSite site = races::call_site(); site != 0) {
+CallSite site_of_call() {
+  if (const CallSite site = call_site(); site != 0) {
     return site;
   }
   const auto node = torch::autograd::get_current_node();
-  return node == nullptr ? 0 : races::intern_call_site("backward of " + node->name());
+  return node == nullptr ? 0 : intern_call_site("backward of " + node->name());
 }
 
 }  // namespace
+
+bool start_memory_check(size_t quarantine) {
+  return memory_check::start({quarantine, &site_of_call});
+}
 
 bool make_access(const at::Tensor& tensor, bool write, races::Access* access) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -75,7 +80,7 @@ void declare_copy(const at::Tensor& dst, const at::Tensor& src, c10::Stream stre
     }
     add(*tensor, write, &accesses);
   }
-  races::access(races::launch(checked_stream(stream), kCopy, races::call_site()), accesses);
+  races::access(races::launch(checked_stream(stream), kCopy, call_site()), accesses);
 }
 
 void collect_access(const at::Tensor& tensor, bool write) {
@@ -137,7 +142,7 @@ void TensorAccessScope::finish() {
     return;
   }
   const races::Stream stream = checked_stream(*stream_);
-  races::access(races::launch(stream, op_info_->name.c_str(), races::call_site()), accesses_);
+  races::access(races::launch(stream, op_info_->name.c_str(), call_site()), accesses_);
   if (synchronizes_) {
     races::host_waited_for_stream(stream);
   }

@@ -153,7 +153,12 @@ def _apply_settings() -> None:
     """Applies settings that find bugs. Invalid values are an error: without them, tests would pass for no reason."""
     injection = importlib.import_module(f"{MODULE}.fault_injection")
     races = importlib.import_module(f"{MODULE}.races")
-    for module, variable in ((injection, injection.FAULTS), (races, races.CHECK_RACES)):
+    memory_check = importlib.import_module(f"{MODULE}.memory_check")
+    for module, variable in (
+        (injection, injection.FAULTS),
+        (races, races.CHECK_RACES),
+        (memory_check, memory_check.MEMORY_CHECK),
+    ):
         try:
             module.apply_environment()
         except ValueError as error:

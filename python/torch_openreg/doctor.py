@@ -26,7 +26,17 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 PREFIX = "torch_openreg doctor: "
 CHILD_SECONDS = 300
 # The table "Settings" of the README; see docs/guide/driver.md. Names begin with that of the device.
-SETTINGS = ("ALLOC_CONF", "AUTOLOAD", "CHECK_RACES", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED")
+SETTINGS = (
+    "ALLOC_CONF",
+    "AUTOLOAD",
+    "CHECK_RACES",
+    "FAULTS",
+    "HOST_ENGINE",
+    "MEMORY_CHECK",
+    "MEMORY_CHECK_QUARANTINE",
+    "SCHEDULE",
+    "SEED",
+)
 SIMULATED_SETTINGS = ("DEVICE_COUNT", "MEMORY")  # names always begin with OPENREG
 REPORT = "if the problem persists, report it with the output of this command"
 

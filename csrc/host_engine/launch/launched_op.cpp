@@ -6,6 +6,7 @@
 #include "kernel/submit.h"
 #include "kernel/thread_state.h"
 #include "memory/kernel_view.h"
+#include "memory_check/memory_check.h"
 #include "stream/capture.h"
 
 #include <ATen/Context.h>
@@ -64,7 +65,7 @@ void LaunchedOp::recycle_all(LaunchedOp* first) {
 }
 
 orKernel LaunchedOp::kernel_named(const char* name) {
-  return {name, &LaunchedOp::run, &LaunchedOp::release};
+  return {name, memory_check::on() ? &LaunchedOp::run_checked : &LaunchedOp::run, &LaunchedOp::release};
 }
 
 void LaunchedOp::set(const c10::OperatorHandle& op, OutputPlanPtr plan, bool takes_output_buffers) {
@@ -133,12 +134,27 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
   const orError_t result = run_kernel_body(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
     op->restore_aliases();
-    append_context(why, why_size, op->launch_context().c_str());
+    append_context(why, why_size, op->launch_context(op->site_).c_str());
   }
   return result;
 }
 
-std::string LaunchedOp::launch_context() const {
+orError_t LaunchedOp::run_checked(void* args, char* why, size_t why_size) {
+  const orError_t result = run(args, why, why_size);
+  const LaunchedOp* op = *static_cast<LaunchedOp**>(args);
+  for (const AliasPlace& place : op->written_) {
+    memory_check::check_around(place.data);
+  }
+  for (const OutputBuffer& output_buffer : op->output_buffers_) {
+    memory_check::check_around(output_buffer.kernel_ptr);
+  }
+  if (memory_check::found_any()) {
+    memory_check::set_context(op->launch_context(call_site_text(memory_check::site_of_kernel())));
+  }
+  return result;
+}
+
+std::string LaunchedOp::launch_context(const std::string& site) const {
   std::ostringstream text;
   constexpr size_t kMaxShown = 6;
   for (size_t i = 0; i < std::min(used_, kMaxShown); ++i) {
@@ -155,7 +171,7 @@ std::string LaunchedOp::launch_context() const {
   if (arguments.size() > kLongestArguments) {
     arguments = arguments.substr(0, kLongestArguments) + "...";
   }
-  return " [arguments:" + arguments + (site_.empty() ? "" : "; launched at " + site_) + ']';
+  return " [arguments:" + arguments + (site.empty() ? "" : "; launched at " + site) + ']';
 }
 
 void LaunchedOp::release(void* args) {
