@@ -2,6 +2,7 @@
 
 #include "driver.h"
 #include "faults.h"
+#include "kernel_hooks.h"
 #include "trace.h"
 #include "utf8.h"
 
@@ -148,6 +149,25 @@ orError_t Runtime::start_driver() {
     }
   }
   return schedule_from_environment();
+}
+
+orError_t Runtime::set_kernel_hooks(const orKernelHooks& hooks) {
+  std::lock_guard lock(start_mutex_);
+  if (has_kernel_hooks_) return fail(orErrorNotPermitted, "orSetKernelHooks: the process has kernel hooks");
+  for (int index = 0; index < device_count_; ++index) {
+    if (is_open(index)) {
+      return fail(orErrorNotPermitted,
+                  "orSetKernelHooks: device %d is open; set the hooks before the first use of a device",
+                  index);
+    }
+  }
+  if (!has_capability(OR_CAP_HOST_EXECUTABLE)) {
+    return fail(orErrorNotSupported, "orSetKernelHooks: the driver '%s' does not run host code as kernels",
+                driver_.name);
+  }
+  hook_kernels(driver_, hooks);
+  has_kernel_hooks_ = true;
+  return orSuccess;
 }
 
 // Only the start is guarded against a concurrent fork: after the first use, calls in the child fail with

@@ -15,6 +15,7 @@
 #include "handles.h"
 #include "modules.h"
 #include "openreg/driver.h"
+#include "openreg/kernel_hooks.h"
 #include "openreg/openreg.h"
 
 #include <atomic>
@@ -140,6 +141,9 @@ class Runtime {
   [[nodiscard]] orError_t set_schedule(orSchedule schedule, uint64_t seed);
   void schedule(orSchedule& schedule, uint64_t& seed);
 
+  /// Once, and before a device is open; see openreg/kernel_hooks.h.
+  [[nodiscard]] orError_t set_kernel_hooks(const orKernelHooks& hooks);
+
   /// After this call, forked children get orErrorForked.
   void mark_used() { used_.store(true, std::memory_order_relaxed); }
 
@@ -178,6 +182,7 @@ class Runtime {
   static std::atomic<bool> faults_;  // calls are subject to faults
 
   orDriver driver_{};  // a copy; entries that an older, shorter table lacks are NULL
+  bool has_kernel_hooks_ = false;  // guarded by start_mutex_
   int device_count_ = 0;
   Device* devices_ = nullptr;
   std::atomic<bool> used_{false};

@@ -15,6 +15,7 @@ INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]""", re.MULT
 ORDER = [
     "common",
     "race_check",
+    "memory_check",
     "device",
     "stream",
     "event",

@@ -85,7 +85,7 @@ void check_host_access(const at::Tensor& tensor, bool write, const char* op) {
   }
   races::Access access;
   if (make_access(tensor, write, &access) && !races::host_follows_access(access)) {
-    races::host_access(access, op, races::call_site());  // the call site may take the GIL
+    races::host_access(access, op, call_site());  // the call site may take the GIL
   }
 }
 

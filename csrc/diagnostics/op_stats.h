@@ -127,7 +127,7 @@ class OperatorCall {
 
   std::optional<Recording> recording_;
   std::optional<CheckedAccesses> accesses_;
-  std::optional<races::CallSiteScope> site_;  // with the watchdog
+  std::optional<CallSiteScope> site_;  // with the watchdog
 };
 
 }  // namespace openreg

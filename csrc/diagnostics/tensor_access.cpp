@@ -5,9 +5,8 @@
 #include "diagnostics/watched_launch.h"
 #include "layouts/composite.h"
 #include "memory/host_allocator.h"
+#include "memory_check/memory_check.h"
 #include "stream/checked_stream.h"
-
-#include <torch/csrc/autograd/function.h>
 
 namespace openreg {
 namespace {
@@ -36,6 +35,10 @@ void add(const at::Tensor& tensor, bool write, Accesses* accesses) {
 }
 
 }  // namespace
+
+bool start_memory_check(size_t quarantine) {
+  return memory_check::start({quarantine, &site_of_call});
+}
 
 bool make_access(const at::Tensor& tensor, bool write, races::Access* access) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -67,7 +70,7 @@ void declare_copy(const at::Tensor& dst, const at::Tensor& src, c10::Stream stre
     }
     add(*tensor, write, &accesses);
   }
-  races::access(races::launch(checked_stream(stream), kCopy, races::call_site()), accesses);
+  races::access(races::launch(checked_stream(stream), kCopy, call_site()), accesses);
 }
 
 void collect_access(const at::Tensor& tensor, bool write) {
@@ -129,7 +132,7 @@ void TensorAccessScope::finish() {
     return;
   }
   const races::Stream stream = checked_stream(*stream_);
-  races::access(races::launch(stream, op_info_->name.c_str(), races::call_site()), accesses_);
+  races::access(races::launch(stream, op_info_->name.c_str(), call_site()), accesses_);
   if (synchronizes_) {
     races::host_waited_for_stream(stream);
   }

@@ -25,6 +25,10 @@ namespace openreg {
 OPENREG_EXPORT void start_race_check();
 OPENREG_EXPORT void stop_race_check();
 
+/// Starts the memory check, for the rest of the process; see memory_check/memory_check.h. Returns false if it
+/// is not available.
+OPENREG_EXPORT bool start_memory_check(size_t quarantine);
+
 /// Checks an access of the host, such as Tensor.numpy(), if the tensor is in pinned memory.
 OPENREG_EXPORT void check_host_access(const at::Tensor& tensor, bool write, const char* op);
 
@@ -60,7 +64,7 @@ class TensorAccessScope {
   void finish();
 
  private:
-  races::CallSiteScope site_;
+  CallSiteScope site_;
   const OpDescription* op_info_ = nullptr;
   const torch::jit::Stack* stack_ = nullptr;
   bool synchronizes_ = false;

@@ -30,15 +30,15 @@ std::string watched_site() {
   if (innermost != nullptr && !innermost->site_.empty()) {
     return innermost->site_;
   }
-  return races::call_site_text(races::call_site_of_scope());
+  return call_site_text(call_site_of_scope());
 }
 
-races::CallSite site_of_call() {
-  if (const races::CallSite site = races::call_site(); site != 0) {
+CallSite site_of_call() {
+  if (const CallSite site = call_site(); site != 0) {
     return site;
   }
   const auto node = torch::autograd::get_current_node();
-  return node == nullptr ? 0 : races::intern_call_site("backward of " + node->name());
+  return node == nullptr ? 0 : intern_call_site("backward of " + node->name());
 }
 
 }  // namespace openreg

@@ -6,9 +6,9 @@
 // Thread safety: all functions may be called from any thread.
 #pragma once
 
+#include "common/call_site.h"
 #include "common/export.h"
 #include "diagnostics/debug_flags.h"
-#include "race_check/call_site.h"
 
 #include <string>
 
@@ -44,6 +44,6 @@ OPENREG_EXPORT std::string watched_site();
 
 /// The line of the calling thread. Autograd's threads have none: then it is the node that runs. Takes the
 /// GIL.
-races::CallSite site_of_call();
+CallSite site_of_call();
 
 }  // namespace openreg

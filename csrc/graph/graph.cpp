@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "event/event.h"
 #include "memory/host_allocator.h"
+#include "memory_check/memory_check.h"
 #include "stream/capture.h"
 #include "stream/checked_stream.h"
 #include "stream/stream.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <optional>
 
 namespace openreg {
 namespace {
@@ -145,7 +147,12 @@ void Graph::replay() {
   TORCH_CHECK(state_ == State::Ready, "Called replay without a preceding successful capture.");
   DeviceScope scope(device_);
   const c10::Stream stream = current_stream(device_);
-  const races::CallSite site = C10_UNLIKELY(races::on()) ? races::call_site() : 0;  // may take the GIL
+  // May take the GIL, so not under the lock.
+  const CallSite site = C10_UNLIKELY(races::on() || memory_check::on()) ? call_site() : 0;
+  std::optional<CallSiteScope> launches;
+  if (C10_UNLIKELY(memory_check::on())) {
+    launches.emplace(site);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   if (!random_->empty()) {
     order_after_last_replay(stream);

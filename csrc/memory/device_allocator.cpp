@@ -92,7 +92,7 @@ Block* DeviceAllocator::allocate_block(c10::DeviceIndex device, size_t bytes) {
   const c10::Stream stream = current_stream(device);
   Block* block = pool_of(device).allocate(bytes, stream.id(), route(stream));
   if (C10_UNLIKELY(races::on())) {
-    races::allocated(block->ptr, block->size, checked_stream(stream), races::call_site());
+    races::allocated(block->ptr, block->size, checked_stream(stream), call_site());
   }
   return block;
 }

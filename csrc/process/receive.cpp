@@ -129,7 +129,7 @@ c10::Storage receive_storage(const SharedStorage& shared) {
   }
   const orIpcMemHandle_t handle = handle_of(shared);
   void* ptr = nullptr;
-  const races::CallSite site = C10_UNLIKELY(races::on()) ? races::call_site() : 0;  // may take the GIL
+  const CallSite site = C10_UNLIKELY(races::on()) ? call_site() : 0;  // may take the GIL
   AllReceived& all = all_received();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const orError_t error = orIpcOpenMemHandle(&ptr, &handle);

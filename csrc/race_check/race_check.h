@@ -21,7 +21,7 @@
 
 #include "common/export.h"
 #include "race_check/access.h"
-#include "race_check/call_site.h"
+#include "common/call_site.h"
 #include "race_check/race.h"
 
 #include <atomic>

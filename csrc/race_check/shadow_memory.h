@@ -11,7 +11,7 @@
 #pragma once
 
 #include "race_check/access.h"
-#include "race_check/call_site.h"
+#include "common/call_site.h"
 #include "race_check/vector_clock.h"
 
 #include <functional>

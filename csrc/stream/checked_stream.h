@@ -26,7 +26,7 @@ inline void declare_copy(const void* dst, const void* src, size_t bytes, c10::St
     return races::Access{begin, begin + bytes, begin, begin + bytes, write, nullptr};
   };
   const races::Access accesses[] = {range(src, false), range(dst, true)};
-  races::access(races::launch(checked_stream(stream), op, races::call_site()), accesses);
+  races::access(races::launch(checked_stream(stream), op, call_site()), accesses);
 }
 
 }  // namespace openreg

@@ -154,10 +154,12 @@ def _apply_settings() -> None:
     injection = importlib.import_module(f"{MODULE}.fault_injection")
     races = importlib.import_module(f"{MODULE}.races")
     hangs = importlib.import_module(f"{MODULE}.hangs")
+    memory_check = importlib.import_module(f"{MODULE}.memory_check")
     for module, variable in (
         (injection, injection.FAULTS),
         (races, races.CHECK_RACES),
         (hangs, hangs.WATCHDOG_SECONDS),
+        (memory_check, memory_check.MEMORY_CHECK),
     ):
         try:
             module.apply_environment()

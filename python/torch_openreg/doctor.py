@@ -27,8 +27,17 @@ PREFIX = "torch_openreg doctor: "
 CHILD_SECONDS = 300
 # The table "Settings" of the README; see docs/guide/driver.md. Names begin with that of the device.
 SETTINGS = (
-    *("ALLOC_CONF", "AUTOLOAD", "CHECK_RACES", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED"),
-    *("WATCHDOG_FAIL", "WATCHDOG_SECONDS"),
+    "ALLOC_CONF",
+    "AUTOLOAD",
+    "CHECK_RACES",
+    "FAULTS",
+    "HOST_ENGINE",
+    "MEMORY_CHECK",
+    "MEMORY_CHECK_QUARANTINE",
+    "SCHEDULE",
+    "SEED",
+    "WATCHDOG_FAIL",
+    "WATCHDOG_SECONDS",
 )
 SIMULATED_SETTINGS = ("DEVICE_COUNT", "MEMORY")  # names always begin with OPENREG
 REPORT = "if the problem persists, report it with the output of this command"

@@ -1,6 +1,7 @@
 /* Compiled as strict C17: checks that the public headers are valid C, and calls a few functions. */
 #include <openreg/driver.h>
 #include <openreg/faults.h>
+#include <openreg/kernel_hooks.h>
 #include <openreg/openreg.h>
 
 static orError_t add_one(void* args, char* why, size_t why_size) {

@@ -196,7 +196,7 @@ void launch_copy_as_operator(const at::Tensor& dst, const at::Tensor& src) {
 
 [[maybe_unused]] const bool registered = [] {
   set_copy_launcher(&launch_copy_as_operator);
-  set_launch_entry(LaunchedOp::kernel_named(nullptr));
+  set_launch_kernel(&LaunchedOp::kernel_named);
   return true;
 }();
 

@@ -7,6 +7,7 @@
 #include "kernel/submit.h"
 #include "kernel/thread_state.h"
 #include "memory/kernel_view.h"
+#include "memory_check/memory_check.h"
 #include "stream/capture.h"
 
 #include <ATen/Context.h>
@@ -66,7 +67,7 @@ void LaunchedOp::recycle_all(LaunchedOp* first) {
 }
 
 orKernel LaunchedOp::kernel_named(const char* name) {
-  return {name, &LaunchedOp::run, &LaunchedOp::release};
+  return {name, memory_check::on() ? &LaunchedOp::run_checked : &LaunchedOp::run, &LaunchedOp::release};
 }
 
 void LaunchedOp::set(const c10::OperatorHandle& op, OutputPlanPtr plan, bool takes_output_buffers) {
@@ -139,7 +140,22 @@ orError_t LaunchedOp::run(void* args, char* why, size_t why_size) {
   const orError_t result = run_kernel_body(body, why, why_size);
   if (C10_UNLIKELY(result != orSuccess)) {
     op->restore_aliases();
-    append_context(why, why_size, op->launch_context().c_str());
+    append_context(why, why_size, op->launch_context(op->site_).c_str());
+  }
+  return result;
+}
+
+orError_t LaunchedOp::run_checked(void* args, char* why, size_t why_size) {
+  const orError_t result = run(args, why, why_size);
+  const LaunchedOp* op = *static_cast<LaunchedOp**>(args);
+  for (const AliasPlace& place : op->written_) {
+    memory_check::check_around(place.data);
+  }
+  for (const OutputBuffer& output_buffer : op->output_buffers_) {
+    memory_check::check_around(output_buffer.kernel_ptr);
+  }
+  if (memory_check::found_any()) {
+    memory_check::set_context(op->launch_context(call_site_text(memory_check::site_of_kernel())));
   }
   return result;
 }
@@ -164,8 +180,8 @@ std::string LaunchedOp::arguments_text() const {
   return arguments;
 }
 
-std::string LaunchedOp::launch_context() const {
-  return " [arguments: " + arguments_text() + (site_.empty() ? "" : "; launched at " + site_) + ']';
+std::string LaunchedOp::launch_context(const std::string& site) const {
+  return " [arguments: " + arguments_text() + (site.empty() ? "" : "; launched at " + site) + ']';
 }
 
 void LaunchedOp::release(void* args) {

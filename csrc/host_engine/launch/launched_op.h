@@ -75,6 +75,8 @@ class LaunchedOp {
 
  private:
   static orError_t run(void* args, char* why, size_t why_size);
+  /// The same with the memory check.
+  static orError_t run_checked(void* args, char* why, size_t why_size);
   static void release(void* args);
 
   at::Tensor fill_alias(const at::Tensor& tensor, bool writes);
@@ -82,7 +84,7 @@ class LaunchedOp {
   void execute(torch::jit::Stack& stack);
   /// Describes the arguments and the launch site, for error messages.
   std::string arguments_text() const;
-  std::string launch_context() const;
+  std::string launch_context(const std::string& site) const;
   void place_results(const torch::jit::Stack& stack);
   /// Restores the storages of aliases that the kernel reallocated. False if there were any.
   bool restore_aliases();

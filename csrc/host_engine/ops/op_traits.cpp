@@ -22,7 +22,8 @@ namespace {
 // may be reused, or a missing kernel was registered.
 std::atomic<uint64_t> generation{1};
 
-constinit orKernel launch_entry{};
+using KernelNamed = orKernel (*)(const char* name);
+constinit KernelNamed kernel_named = nullptr;
 
 struct Listener final : c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
@@ -160,7 +161,7 @@ std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto traits = std::make_unique<OpTraits>();
   traits->name = c10::toString(op.operator_name());
-  traits->kernel = {traits->name.c_str(), launch_entry.run, launch_entry.release};
+  traits->kernel = kernel_named(traits->name.c_str());
   traits->rules = rules_for(traits->name);
   traits->kind = execution_kind_of(op, traits->rules);
   traits->generator = generator_argument(op);
@@ -211,8 +212,8 @@ struct Recent {
 
 }  // namespace
 
-void set_launch_entry(orKernel entry) {
-  launch_entry = entry;
+void set_launch_kernel(orKernel (*named)(const char* name)) {
+  kernel_named = named;
 }
 
 const OpTraits& op_traits(const c10::OperatorHandle& op) {

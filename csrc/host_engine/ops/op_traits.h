@@ -40,9 +40,9 @@ struct OpTraits : OpDescription {
   bool has(OpFlag flag) const { return rules.has(flag); }
 };
 
-/// Sets the functions that the runtime calls for launched operators (the name is not used). Called when the
-/// library is loaded.
-void set_launch_entry(orKernel entry);
+/// Sets the function that returns the runtime's kernel of a launched operator. It is called with the name of
+/// the operator at its first use. Called when the library is loaded.
+void set_launch_kernel(orKernel (*named)(const char* name));
 
 /// The traits of an operator. From the second call on this is a thread-local lookup. References stay valid
 /// for the life of the process. New traits are derived if a missing kernel was registered meanwhile.

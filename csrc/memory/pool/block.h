@@ -17,6 +17,9 @@
 namespace openreg {
 
 struct PrivatePool;
+namespace memory_check {
+class Region;
+}
 
 struct Block {
   void* ptr = nullptr;  // the device address, as in tensors; the host cannot access it
@@ -32,6 +35,7 @@ struct Block {
   Block* before = nullptr;      // adjacent blocks in the segment
   Block* after = nullptr;
   Block* next_cached = nullptr;
+  memory_check::Region* region = nullptr;  // its pages, with the memory check; `ptr` is then inside of them
   uint64_t capture = 0;     // the ID of the capture in which it was allocated; 0: outside of a capture
   uint64_t idle_since = 0;  // the pool's clock when it was inserted into the tree
   uint64_t allocation = 0;  // the number of the allocation, if it was recorded; see Pool::allocations_since

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "device/device.h"
 #include "event/event.h"
+#include "memory_check/memory_check.h"
 #include "stream/capture.h"
 #include "stream/checked_stream.h"
 #include "stream/stream.h"
@@ -44,6 +45,8 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::STATE);
   }
+  const bool checked = memory_check::on();
+  const CallSite site = C10_UNLIKELY(checked) ? memory_check::current_site() : 0;  // may take the GIL
   Lock lock(mutex_);
   const size_t size = rounded(bytes);
   PrivatePool* home = C10_LIKELY(from.first == 0 && from.second == 0) ? nullptr : find_private(from);
@@ -67,6 +70,13 @@ Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from)
   if (C10_UNLIKELY(history_.on())) {
     block->context = std::move(context);
     block->allocation = ++recorded_allocations_;
+  }
+  if (C10_UNLIKELY(checked)) {
+    block->ptr = block->region->allocate(bytes, site);
+    block->alias.reset();  // its address is no longer valid
+    count_allocated(block);
+    seal_freed(lock);
+    return block;
   }
   count_allocated(block);
   return block;
@@ -117,6 +127,10 @@ void Pool::free(Block* block) noexcept {
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::ALL);
   }
+  const bool checked = block->region != nullptr;
+  if (C10_UNLIKELY(checked)) {
+    block->region->set_freed_at(memory_check::current_site());  // may take the GIL
+  }
   Lock lock(mutex_);
   block->in_use = false;
   if (C10_UNLIKELY(history_.on())) {
@@ -132,6 +146,9 @@ void Pool::free(Block* block) noexcept {
     defer(block);
   } else {
     wait_for_other_streams(block);
+  }
+  if (C10_UNLIKELY(checked)) {
+    seal_freed(lock);
   }
   if (C10_UNLIKELY(!caching_) && !any_capture()) {
     lock.unlock();
@@ -159,6 +176,7 @@ void Pool::empty_cache(c10::MempoolId_t of) {
   Lock lock(mutex_);
   ++stats_.num_sync_all_streams;
   collect();
+  empty_quarantine();
   release_segments(take_whole_segments(of), lock);
 }
 
@@ -235,6 +253,9 @@ Block* Pool::take_from_tree(Cache& cache, size_t size) {
     return nullptr;
   }
   Block* block = *found;
+  if (C10_UNLIKELY(block->region != nullptr && block->size != size)) {
+    return nullptr;  // checked blocks are not split
+  }
   // Blocks that are too large to split serve only requests of nearly their size.
   const size_t whole = settings_.max_split_size;
   if (C10_UNLIKELY(block->size >= whole &&
@@ -284,6 +305,14 @@ void Pool::retire(Block* block) {
   if (C10_UNLIKELY(block->context != nullptr)) {  // also if the recording has ended
     block->context.reset();
   }
+  if (C10_UNLIKELY(block->region != nullptr)) {
+    quarantine(block);
+    return;
+  }
+  put_into_cache(block);
+}
+
+void Pool::put_into_cache(Block* block) {
   Cache& cache = cache_of(block->stream, block->home);
   if (C10_LIKELY(block->small)) {
     count_idle(block);

@@ -31,6 +31,13 @@
 // when its stream has joined the streams that used it, so that the next work of its stream follows theirs in
 // the graph. Other blocks may also be used by work outside of the graph.
 //
+// Note [Checked blocks]
+// With the memory check (memory_check/memory_check.h) each block has a segment of its own, with guard pages.
+// While it is cached, `ptr` is the beginning of the segment; while it is in use, the data of the tensor, whose
+// place depends on the number of bytes. Freed blocks of the default pool are sealed, and wait in the
+// quarantine, oldest first, until it has more bytes than its limit. The quarantine is emptied before the
+// device is out of memory. Statistics count it as cached memory, and the pages around a block as reserved.
+//
 // Thread safety: every member function locks the pool's mutex. The mutex is not held while the runtime frees
 // memory, which waits for kernels, which may allocate; nor while a stack trace is captured, which may take
 // the GIL.
@@ -207,6 +214,7 @@ class OPENREG_EXPORT Pool {
   Block* make_block(void* ptr, size_t size, c10::StreamId stream, PrivatePool* home, bool small) const;
   void split(Cache& cache, Block* block, size_t size);
   void retire(Block* block);
+  void put_into_cache(Block* block);
   void put_into_tree(Cache& cache, Block* block);
   void merge_with_next(Block* block);
   void empty_lists(Cache& cache);
@@ -221,6 +229,12 @@ class OPENREG_EXPORT Pool {
   void count_retired(const Block* block);
   void count_idle(const Block* block);
   void count_not_idle(const Block* block);
+
+  // ---- The memory check; pool_check.cpp
+
+  void quarantine(Block* block);
+  void empty_quarantine(size_t limit = 0);
+  void seal_freed(Lock& lock) noexcept;
 
   // ---- Checkpoints; pool_checkpoint.cpp
 
@@ -263,6 +277,14 @@ class OPENREG_EXPORT Pool {
   std::map<void*, Segment> segments_;
   std::deque<Waiting> waiting_;   // oldest first
   std::deque<Waiting> deferred_;  // freed during a capture; move to waiting_ after it
+  struct Freed {
+    memory_check::Region* region;
+    uint64_t use;
+    c10::StreamId stream;
+  };
+  std::deque<Block*> quarantine_;  // oldest first
+  size_t quarantined_bytes_ = 0;
+  std::vector<Freed> freed_;  // to be sealed
   int releasing_threads_ = 0;     // threads that are releasing segments
   std::condition_variable segments_released_;
   DeviceStats stats_;

@@ -1,5 +1,6 @@
 // Checkpoints of a private pool; see Note [Checkpoints] in pool.h.
 #include "memory/pool/pool.h"
+#include "memory_check/region.h"
 #include "stream/stream.h"
 
 #include <algorithm>
@@ -124,7 +125,8 @@ std::vector<Block*> Pool::restore(const PoolCheckpoint& checkpoint, const std::u
   for (auto& [address, segment] : segments_) {
     if (segment.first->home == &pool) {
       const auto saved = checkpoint.segments.find(address);
-      const PoolCheckpoint::BlockState whole{address, segment.size, 0, false, true};
+      const size_t size = segment.first->region == nullptr ? segment.size : segment.first->size;
+      const PoolCheckpoint::BlockState whole{address, size, 0, false, true};
       restore_segment(segment, saved == checkpoint.segments.end() ? std::vector{whole} : saved->second.blocks,
                       stale, unowned);
     }
@@ -151,6 +153,7 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
   const c10::StreamId stream = segment.first->stream;
   PrivatePool* const home = segment.first->home;
   const bool small = segment.first->small;
+  memory_check::Region* const region = segment.first->region;  // of the only block
   std::map<void*, Block*> old;
   for (Block* block = segment.first; block != nullptr; block = block->after) {
     old.emplace(block->ptr, block);
@@ -175,6 +178,7 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
     const auto found = kept.find(state.ptr);
     const bool is_new = found == kept.end();
     Block* block = is_new ? make_block(state.ptr, state.size, stream, home, small) : found->second;
+    block->region = region;
     block->before = before;
     block->after = nullptr;
     (before == nullptr ? segment.first : before->after) = block;
@@ -182,6 +186,9 @@ void Pool::restore_segment(Segment& segment, const std::vector<PoolCheckpoint::B
     if (state.in_use && is_new) {
       block->requested = state.requested;
       block->in_use = true;
+      if (C10_UNLIKELY(region != nullptr)) {
+        region->restore(block->ptr, block->requested);
+      }
       count_allocated(block);
     }
     if (state.in_use && (is_new || stale.contains(state.ptr))) {

@@ -4,6 +4,8 @@
 #include "device/device.h"
 #include "memory/pool/ipc_hooks.h"
 #include "memory/pool/pool.h"
+#include "memory_check/memory_check.h"
+#include "memory_check/regions.h"
 #include "race_check/race_check.h"
 #include "stream/capture.h"
 
@@ -17,6 +19,11 @@ constexpr size_t kLargestShared = size_t{10} << 20;  // larger requests get thei
 
 size_t round_up(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
+}
+
+// The bytes of the segment of a block that is a whole segment.
+size_t length_of(const Block* block) {
+  return C10_LIKELY(block->region == nullptr) ? block->size : block->region->length();
 }
 
 }  // namespace
@@ -37,7 +44,14 @@ size_t Pool::limit() {
 }
 
 size_t Pool::segment_length(size_t size, bool minimal) const {
-  if (size > (size_t{1} << 60) || !caching_) {
+  if (size > (size_t{1} << 60)) {
+    return size;
+  }
+  if (C10_UNLIKELY(memory_check::on())) {
+    // The runtime aligns to less than a page.
+    return memory_check::Region::length_for(size) + memory_check::page_size();
+  }
+  if (!caching_) {
     return size;
   }
   if (size > kLargestShared || minimal) {
@@ -84,6 +98,7 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     lock.lock();
     ++stats_.num_sync_all_streams;
     collect();
+    empty_quarantine();
     if (Block* block = caching_ ? take(cache, size) : nullptr) {  // freed by another thread meanwhile
       return block;
     }
@@ -98,7 +113,11 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     throw_out_of_memory(requested, length, context, lock);
   }
   OR_CHECK_RESULT(error, orMalloc);
-  Block* block = make_block(ptr, length, stream, home, size <= kLargestSmall);
+  const bool checked = memory_check::on();
+  Block* block = make_block(ptr, C10_UNLIKELY(checked) ? size : length, stream, home, size <= kLargestSmall);
+  if (C10_UNLIKELY(checked)) {
+    block->region = memory_check::add_memory(ptr, length, size, /*unused=*/true);
+  }
   track_segment(block, context);
   if (C10_LIKELY(caching_)) {
     split(cache, block, size);
@@ -107,20 +126,21 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
 }
 
 void Pool::track_segment(Block* block, const Context& context) {
+  const size_t length = length_of(block);
   ++stats_.num_device_alloc;
   add(stats_.segment, block->small, 1);
-  add(stats_.reserved_bytes, block->small, block->size);
+  add(stats_.reserved_bytes, block->small, length);
   if (block->size >= settings_.max_split_size) {
     stats_.oversize_segments.increase(1);
   }
   if (block->home != nullptr) {
     ++block->home->segments;
-    add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
+    add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, length);
   }
   // RecordContext::STATE keeps only the stacks of memory in use.
-  segments_.emplace(block->ptr, Segment{block, block->size, ++last_segment_id_,
-                                        history_.keeps_stacks() ? context : nullptr});
-  history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
+  segments_.emplace(
+      block->ptr, Segment{block, length, ++last_segment_id_, history_.keeps_stacks() ? context : nullptr});
+  history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), length, block->stream,
                 context, id_of(block->home));
 }
 
@@ -187,17 +207,18 @@ void Pool::untrack_segments(const std::vector<Block*>& segments) {
   for (Block* block : segments) {
     ++stats_.num_device_free;
     subtract(stats_.segment, block->small, 1);
-    subtract(stats_.reserved_bytes, block->small, block->size);
+    const size_t length = length_of(block);
+    subtract(stats_.reserved_bytes, block->small, length);
     if (block->size >= settings_.max_split_size) {
       stats_.oversize_segments.decrease(1);
     }
     const auto segment = segments_.find(block->ptr);
-    history_.note(TraceEntry::SEGMENT_FREE, reinterpret_cast<size_t>(block->ptr), block->size, block->stream,
+    history_.note(TraceEntry::SEGMENT_FREE, reinterpret_cast<size_t>(block->ptr), length, block->stream,
                   segment->second.context, id_of(block->home));
     segments_.erase(segment);
     if (block->home != nullptr) {
       --block->home->segments;
-      subtract(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, block->size);
+      subtract(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, length);
       block->home = nullptr;  // if the release fails, the default pool owns the segment
     }
   }
@@ -230,10 +251,17 @@ void Pool::release_segments(const std::vector<Block*>& segments, Lock& lock) {
       if (C10_UNLIKELY(races::on())) {
         races::forget(block->ptr, block->size);
       }
+      const size_t length = length_of(block);
+      if (C10_UNLIKELY(block->region != nullptr)) {
+        memory_check::remove_region(block->region);
+      }
       if (const orError_t error = orFree(block->ptr); error == orSuccess) {
         delete block;
       } else {
         failed = error;
+        if (C10_UNLIKELY(block->region != nullptr)) {
+          block->region = memory_check::add_memory(block->ptr, length, block->size, /*unused=*/false);
+        }
         kept.push_back(block);
       }
     }

@@ -1,5 +1,6 @@
-// Bindings of csrc/race_check, and the lines of the program for it.
+// Bindings of csrc/race_check and csrc/memory_check, and the lines of the program for them.
 #include "bindings.h"
+#include "common/call_site.h"
 #include "diagnostics/tensor_access.h"
 #include "python_line.h"
 #include "race_check/race_check.h"
@@ -13,6 +14,7 @@
 namespace {
 
 namespace races = openreg::races;
+using openreg::CallSite;
 using torch::wrap_pybind_function_no_gil;
 
 struct Position {
@@ -38,11 +40,11 @@ int offset_of(PyFrameObject* frame) {
 // The call site of the innermost frame outside of torch and this package. Each access looks it up, so that
 // positions are cached. A cached code object is kept alive: its address identifies it. The caller holds the
 // GIL, which guards the caches.
-races::CallSite site_of(PyThreadState* thread) {
+CallSite site_of(PyThreadState* thread) {
   static auto* internal = new std::unordered_map<PyCodeObject*, bool>;
-  static auto* sites = new std::unordered_map<Position, races::CallSite, PositionHash>;
+  static auto* sites = new std::unordered_map<Position, CallSite, PositionHash>;
   PyFrameObject* frame = PyThreadState_GetFrame(thread);
-  races::CallSite site = 0;
+  CallSite site = 0;
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     auto known = internal->find(code);
@@ -53,7 +55,7 @@ races::CallSite site_of(PyThreadState* thread) {
     if (!known->second) {
       const auto [entry, added] = sites->try_emplace({code, offset_of(frame)}, 0);
       if (added) {
-        entry->second = races::intern_call_site(text_of_frame(frame));
+        entry->second = openreg::intern_call_site(text_of_frame(frame));
       }
       site = entry->second;
     }
@@ -65,7 +67,7 @@ races::CallSite site_of(PyThreadState* thread) {
   return site;
 }
 
-races::CallSite python_call_site() {
+CallSite python_call_site() {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) {
     return 0;
   }
@@ -95,9 +97,10 @@ std::vector<RaceTuple> races_from(size_t first) {
 }  // namespace
 
 void bind_races(py::module_& m) {
-  races::set_call_site_function(&python_call_site);
+  openreg::set_call_site_function(&python_call_site);
   m.def("start_race_check", wrap_pybind_function_no_gil(openreg::start_race_check));
   m.def("stop_race_check", wrap_pybind_function_no_gil(openreg::stop_race_check));
+  m.def("start_memory_check", wrap_pybind_function_no_gil(openreg::start_memory_check));
   m.def("print_races", wrap_pybind_function_no_gil([](bool on) { races::log().set_printing(on); }));
   m.def("race_count", wrap_pybind_function_no_gil([] { return races::log().size(); }));
   m.def("races_from", wrap_pybind_function_no_gil(races_from));

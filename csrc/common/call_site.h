@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace openreg::races {
+namespace openreg {
 
 using CallSite = uint32_t;  // 0: unknown
 
@@ -34,4 +34,4 @@ class CallSiteScope {
 OPENREG_EXPORT CallSite intern_call_site(const std::string& text);
 std::string call_site_text(CallSite site);
 
-}  // namespace openreg::races
+}  // namespace openreg

@@ -1,11 +1,11 @@
-#include "race_check/call_site.h"
+#include "common/call_site.h"
 
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
-namespace openreg::races {
+namespace openreg {
 namespace {
 
 std::atomic<CallSite (*)()> installed{nullptr};
@@ -66,4 +66,4 @@ std::string call_site_text(CallSite site) {
   return sites().texts.at(site);
 }
 
-}  // namespace openreg::races
+}  // namespace openreg
