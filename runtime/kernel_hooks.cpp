@@ -37,8 +37,8 @@ struct alignas(std::max_align_t) Head {
 
 orError_t run_launched(void* block, char* why, size_t why_size) {
   auto& head = *static_cast<Head*>(block);
-  const orKernelCall call = {sizeof(call), name_of(*head.kernel), head.kernel->run, head.args(),
-                             head.args_size, head.launch};
+  const orKernelCall call = {sizeof(call), name_of(*head.kernel), head.kernel->run,
+                             head.args(),  head.args_size,        head.launch};
   return hooks.run(&call, why, why_size);
 }
 

@@ -181,7 +181,7 @@ class Runtime {
   static std::mutex start_mutex_;    // guards the start; held during fork
   static std::atomic<bool> faults_;  // calls are subject to faults
 
-  orDriver driver_{};  // a copy; entries that an older, shorter table lacks are NULL
+  orDriver driver_{};              // a copy; entries that an older, shorter table lacks are NULL
   bool has_kernel_hooks_ = false;  // guarded by start_mutex_
   int device_count_ = 0;
   Device* devices_ = nullptr;

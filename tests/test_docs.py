@@ -59,7 +59,15 @@ NOT_SEARCHED = {"ops", "_inductor", "_dynamo", "testing", "onnx", "distributed"}
 ELSEWHERE = {
     **{
         f"OPENREG_{setting}": "built from the device name"
-        for setting in ("ALLOC_CONF", "AUTOLOAD", "FAULTS", "HOST_ENGINE", "SCHEDULE", "SEED")
+        for setting in (
+            "ALLOC_CONF",
+            "AUTOLOAD",
+            "FAULTS",
+            "HOST_ENGINE",
+            "MEMORY_CHECK_QUARANTINE",
+            "SCHEDULE",
+            "SEED",
+        )
     },
     **dict.fromkeys(("FOO_AUTOLOAD", "FOO_SCHEDULE", "is_foo", "torch_foo"), "the device of a vendor"),
     "MainProcess": "multiprocessing",

@@ -45,7 +45,8 @@ std::string to_string(const Finding& finding) {
   const bool freed = block.freed && (inside || finding.kind != Finding::Kind::kChanged);
   return std::string(verb(finding.kind)) + (freed ? " freed memory" : " out of bounds") + ": at offset " +
          std::to_string(offset) + " of a block of " + std::to_string(block.bytes) +
-         (block.bytes == 1 ? " byte" : " bytes") + at_site("allocated", block.allocated_at) + at_site("freed", block.freed_at);
+         (block.bytes == 1 ? " byte" : " bytes") + at_site("allocated", block.allocated_at) +
+         at_site("freed", block.freed_at);
 }
 
 void print(const std::string& report) {

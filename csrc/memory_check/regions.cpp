@@ -1,12 +1,13 @@
 #include "memory_check/regions.h"
 
+#include <openreg/openreg.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <openreg/openreg.h>
 #include <sys/mman.h>
 #include <vector>
 

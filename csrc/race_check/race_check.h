@@ -19,9 +19,9 @@
 // throw.
 #pragma once
 
+#include "common/call_site.h"
 #include "common/export.h"
 #include "race_check/access.h"
-#include "common/call_site.h"
 #include "race_check/race.h"
 
 #include <atomic>

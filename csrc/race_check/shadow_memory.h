@@ -10,8 +10,8 @@
 // Thread safety: none; the checker's mutex guards it.
 #pragma once
 
-#include "race_check/access.h"
 #include "common/call_site.h"
+#include "race_check/access.h"
 #include "race_check/vector_clock.h"
 
 #include <functional>

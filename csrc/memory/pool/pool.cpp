@@ -41,12 +41,12 @@ size_t Pool::rounded(size_t bytes) const {
 }
 
 Block* Pool::allocate(size_t bytes, c10::StreamId stream, c10::MempoolId_t from) {
+  const bool checked = memory_check::on();
+  const CallSite site = C10_UNLIKELY(checked) ? memory_check::current_site() : 0;  // may take the GIL
   Context context;
   if (C10_UNLIKELY(history_.on())) {
     context = history_.gather(RecordContext::STATE);
   }
-  const bool checked = memory_check::on();
-  const CallSite site = C10_UNLIKELY(checked) ? memory_check::current_site() : 0;  // may take the GIL
   Lock lock(mutex_);
   const size_t size = rounded(bytes);
   PrivatePool* home = C10_LIKELY(from.first == 0 && from.second == 0) ? nullptr : find_private(from);

@@ -33,8 +33,8 @@
 //
 // Note [Checked blocks]
 // With the memory check (memory_check/memory_check.h) each block has a segment of its own, with guard pages.
-// While it is cached, `ptr` is the beginning of the segment; while it is in use, the data of the tensor, whose
-// place depends on the number of bytes. Freed blocks of the default pool are sealed, and wait in the
+// While it is cached, `ptr` is the beginning of the segment; while it is in use, the data of the tensor,
+// whose place depends on the number of bytes. Freed blocks of the default pool are sealed, and wait in the
 // quarantine, oldest first, until it has more bytes than its limit. The quarantine is emptied before the
 // device is out of memory. Statistics count it as cached memory, and the pages around a block as reserved.
 //
@@ -284,8 +284,8 @@ class OPENREG_EXPORT Pool {
   };
   std::deque<Block*> quarantine_;  // oldest first
   size_t quarantined_bytes_ = 0;
-  std::vector<Freed> freed_;  // to be sealed
-  int releasing_threads_ = 0;     // threads that are releasing segments
+  std::vector<Freed> freed_;   // to be sealed
+  int releasing_threads_ = 0;  // threads that are releasing segments
   std::condition_variable segments_released_;
   DeviceStats stats_;
   uint64_t recorded_allocations_ = 0;

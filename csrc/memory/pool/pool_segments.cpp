@@ -138,8 +138,8 @@ void Pool::track_segment(Block* block, const Context& context) {
     add(stats_.reserved_bytes_by_private_pools[block->home->id], block->small, length);
   }
   // RecordContext::STATE keeps only the stacks of memory in use.
-  segments_.emplace(
-      block->ptr, Segment{block, length, ++last_segment_id_, history_.keeps_stacks() ? context : nullptr});
+  segments_.emplace(block->ptr,
+                    Segment{block, length, ++last_segment_id_, history_.keeps_stacks() ? context : nullptr});
   history_.note(TraceEntry::SEGMENT_ALLOC, reinterpret_cast<size_t>(block->ptr), length, block->stream,
                 context, id_of(block->home));
 }
