@@ -381,6 +381,12 @@ def test_examples_are_silent(example):
     output("", f"examples/{example}.py", *([] if example == "demo" else ["--steps", "3"]))
 
 
+def test_checkpoints_of_private_pools():
+    """The tests of checkpoints, except for one of the peak of a statistic: each block is a segment of its own."""
+    selected = ["tests/test_pool_checkpoint.py", "-k", "not test_a_restore_frees_before_it_allocates"]
+    output("", "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected)
+
+
 # ---- Memory
 
 

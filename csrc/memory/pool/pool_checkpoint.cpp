@@ -9,6 +9,11 @@
 namespace openreg {
 namespace {
 
+// The beginning of a segment; see Note [Checked blocks] in pool.h.
+void* beginning_of(const Block& first) {
+  return first.region == nullptr ? first.ptr : first.region->base();
+}
+
 bool is_same(const PoolCheckpoint::BlockState& state, const Block& block) {
   return state.ptr == block.ptr && state.size == block.size;
 }
@@ -43,7 +48,7 @@ PoolCheckpoint Pool::checkpoint(c10::MempoolId_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
   PoolCheckpoint checkpoint{id, {}};
   for_each_block(settled_private(id), [&](const Segment& segment, const Block* block) {
-    auto& state = checkpoint.segments[segment.first->ptr];
+    auto& state = checkpoint.segments[beginning_of(*segment.first)];
     state.id = segment.id;
     state.blocks.push_back({block->ptr, block->size, block->requested, block->in_use, block->free});
   });
@@ -94,7 +99,7 @@ void Pool::check_restorable(const PrivatePool& pool, const PoolCheckpoint& check
       check_no_other_stream_uses(block);
       return;
     }
-    const auto saved = checkpoint.segments.find(segment.first->ptr);
+    const auto saved = checkpoint.segments.find(beginning_of(*segment.first));
     const bool kept = saved != checkpoint.segments.end() &&
                       std::ranges::any_of(saved->second.blocks, [&](const auto& state) {
                         return state.in_use && is_same(state, *block);
