@@ -205,11 +205,13 @@ void hold_thread(HoldTime time) {
   Holds::instance().wait(time);
 }
 
-orError_t hold_stream(Runtime& runtime, const StreamInfo& stream, HoldTime time) {
+orError_t hold_stream(Runtime& runtime, const StreamInfo& stream, HoldTime time, const char* name) {
   const HeldStream held = {time, stream.device, stream.id};
-  TracedWork* work = runtime.captured(stream)
-                         ? nullptr
-                         : TracedWork::begin_watched("a fault rule", kHold.name, stream.device, stream.id);
+  const std::string reported = std::string(kHold.name) + " before " + name;
+  TracedWork* work = nullptr;
+  if (!runtime.captured(stream)) {
+    work = TracedWork::begin_watched("a fault rule", reported.c_str(), stream.device, stream.id);
+  }
   const orObserver observer = work ? work->observer() : orObserver{};
   const orError_t error = from_driver(
       runtime.driver().stream_launch(stream.driver, &kHold, &held, sizeof(held), work ? &observer : nullptr));

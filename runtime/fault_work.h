@@ -23,8 +23,10 @@ struct HoldTime {
 
 /// Holds the calling thread.
 void hold_thread(HoldTime time);
-/// Work that is submitted to the stream after this call does not start before the time is over.
-[[nodiscard]] orError_t hold_stream(Runtime& runtime, const StreamInfo& stream, HoldTime time);
+/// Work that is submitted to the stream after this call does not start before the time is over. `name` is
+/// that of the work, for reports.
+[[nodiscard]] orError_t hold_stream(Runtime& runtime, const StreamInfo& stream, HoldTime time,
+                                    const char* name);
 /// Ends the hangs of a stream, which fails. No effect on a hang that occupies a thread.
 void fail_held(int device, uint64_t stream, const std::string& why);
 /// Continues the threads and streams that are released now.

@@ -27,6 +27,8 @@ orFaultHooks installed_hooks() {
   return all.installed;
 }
 
+std::atomic<int> suspensions{0};
+
 // One rule that acts on one call.
 class Fault {
  public:
@@ -82,11 +84,13 @@ class Fault {
                                    : fail(code, "%s", message(code).c_str());
   }
 
+  const char* work_name() const { return located_.kernel ? located_.kernel : info_.name; }
+
   orError_t hold(HoldTime time) {
     if (info_.traits & kSubmits) {
       StreamPin stream;
       OR_RETURN_IF_ERROR(pin(stream));
-      return hold_stream(runtime_, *stream, time);
+      return hold_stream(runtime_, *stream, time, work_name());
     }
     const bool hangs = time.nanoseconds == HoldTime::kUntilReleased;
     void* state = hangs && hooks_.enter_wait ? hooks_.enter_wait() : nullptr;
@@ -96,11 +100,11 @@ class Fault {
   }
 
   orError_t fail_work() {
-    const char* name = located_.kernel ? located_.kernel : info_.name;
     StreamPin stream;
     OR_RETURN_IF_ERROR(pin(stream));
-    return info_.traits & kSubmits ? submit_failure(runtime_, *stream, name, message(orErrorKernelFailed))
-                                   : run_failure(runtime_, *stream, name, message(orErrorKernelFailed));
+    return info_.traits & kSubmits
+               ? submit_failure(runtime_, *stream, work_name(), message(orErrorKernelFailed))
+               : run_failure(runtime_, *stream, work_name(), message(orErrorKernelFailed));
   }
 
   orError_t pin(StreamPin& stream) {
@@ -149,6 +153,7 @@ orError_t apply_faults(Runtime& runtime, const Call& call, Corruption* corruptio
                   info.name, located.device, reason.c_str());
     }
   }
+  if (faults_suspended()) return orSuccess;
   auto fired = rules.match(located);
   if (!fired) return orSuccess;
   return Fault(runtime, call, located, *std::move(fired)).act(corruption);
@@ -170,6 +175,10 @@ orError_t corrupt_copy(Runtime& runtime, Corruption corruption, orStream_t strea
                           : runtime.pin_stream(stream, pin));
   OR_RETURN_IF_ERROR(flip_bit(runtime, *pin, byte, bit % 8, on_device));
   return wait ? from_driver(runtime.driver().stream_synchronize(pin->driver)) : orSuccess;
+}
+
+bool faults_suspended() {
+  return suspensions.load(std::memory_order_relaxed) > 0;
 }
 
 void restore_device(int device) {
@@ -288,6 +297,11 @@ orError_t orFaultsRelease(int forever) {
     continue_released();
     return orSuccess;
   });
+}
+
+orError_t orFaultsSuspend(int suspended) {
+  suspensions.fetch_add(suspended ? 1 : -1);
+  return orSuccess;
 }
 
 orError_t orFaultsRestoreDevice(int device) {

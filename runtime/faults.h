@@ -22,6 +22,8 @@ struct Corruption {
 /// Flips the bit of a copy that was submitted to `stream`, or has been finished if `wait` is set.
 [[nodiscard]] orError_t corrupt_copy(Runtime& runtime, Corruption corruption, orStream_t stream, void* dst,
                                      size_t size, bool wait);
+/// See orFaultsSuspend.
+[[nodiscard]] bool faults_suspended();
 /// Ends the loss of a device.
 void restore_device(int device);
 

@@ -29,6 +29,8 @@ class Watchdog {
     if (on != (before.limit_ns != 0)) {
       WatchedStreams::instance().restart(on);
       watch_traced_work(on);
+    } else {
+      WatchedStreams::instance().report_again();
     }
     changed_.notify_all();
     return before;
@@ -135,6 +137,7 @@ orError_t orWatchdogSet(const orWatchdogOptions* options, orWatchdogOptions* bef
     }
     orWatchdogOptions known = *options;
     known.struct_size = sizeof(known);
+    known.limit_ns = std::min<uint64_t>(known.limit_ns, INT64_MAX / 2);  // as a duration
     const orWatchdogOptions previous = Watchdog::instance().set(known);
     if (before) *before = previous;
     return orSuccess;

@@ -1,5 +1,6 @@
 #include "watched_streams.h"
 
+#include "faults.h"
 #include "openreg/openreg.h"
 #include "watchdog.h"
 
@@ -15,9 +16,14 @@ std::string label(const std::pair<int, uint64_t>& stream) {
   return "stream " + std::to_string(stream.second) + " of " + device;
 }
 
-std::string seconds(WatchedStreams::Clock::duration time) {
+std::string to_string(WatchedStreams::Clock::duration time) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(time).count());
+  const double seconds = std::chrono::duration<double>(time).count();
+  if (seconds < 1) {
+    std::snprintf(text, sizeof(text), "%.0f ms", seconds * 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  }
   return text;
 }
 
@@ -42,7 +48,13 @@ void WatchedStreams::restart(bool on) {
   on_.store(on, std::memory_order_relaxed);
 }
 
+void WatchedStreams::report_again() {
+  std::lock_guard lock(mutex_);
+  for (auto& [key, queue] : queues_) queue.reported = false;
+}
+
 WatchedWork WatchedStreams::submitted(const char* function, const char* name, int device, uint64_t stream) {
+  if (faults_suspended()) return {};
   Entry entry{.kind = Entry::Kind::kWork, .function = function, .name = name ? name : ""};
   entry.site = hooked_text(&orWatchdogHooks::site);
   entry.arguments = hooked_text(&orWatchdogHooks::arguments);
@@ -132,6 +144,19 @@ bool WatchedStreams::reached(const Point& point) const {
   return queue == queues_.end() || queue->second.first > point.position;
 }
 
+// Waits form no cycle, since a wait is for a record that was submitted before it; but see Note [Watched
+// streams] for threads.
+WatchedStreams::Clock::time_point WatchedStreams::progress_of(const Queue& queue) const {
+  Clock::time_point progress = queue.progress;
+  const Queue* at = &queue;
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    if (at->entries.empty() || at->entries.front().kind != Entry::Kind::kWait) break;
+    at = &queues_.at(at->entries.front().point.stream);
+    progress = std::max(progress, at->progress);
+  }
+  return progress;
+}
+
 // A wait that ends may let a queue advance that another one waits for.
 void WatchedStreams::advance_all() {
   bool any = true;
@@ -175,7 +200,7 @@ std::vector<StalledStream> WatchedStreams::stalled(Clock::duration limit, Runtim
   advance_all();
   const Clock::time_point now = Clock::now();
   for (auto& [key, queue] : queues_) {
-    if (queue.entries.empty() || queue.reported || now - queue.progress < limit) continue;
+    if (queue.entries.empty() || queue.reported || now - progress_of(queue) < limit) continue;
     queue.reported = true;
     all.push_back({key.first, key.second, describe(key, queue, now)});
   }
@@ -187,10 +212,10 @@ std::string WatchedStreams::describe(const Key& stream, const Queue& queue, Cloc
   const Entry& first = queue.entries.front();
   const auto next = std::ranges::find_if(queue.entries, is_work);
   const auto works = std::ranges::count_if(queue.entries, is_work);
-  std::string text = label(stream) + ", no progress for " + seconds(now - queue.progress) + "\n";
+  std::string text = label(stream) + ", no progress for " + to_string(now - progress_of(queue)) + "\n";
   if (next != queue.entries.end()) {
     text += "  next:  " + next->name + (next->arguments.empty() ? "" : " (" + next->arguments + ")") +
-            ", submitted by " + next->function + at(next->site) + ", " + seconds(now - next->submitted) +
+            ", submitted by " + next->function + at(next->site) + ", " + to_string(now - next->submitted) +
             " ago";
     if (works > 1) text += "; " + std::to_string(works - 1) + " behind it";
     text += "\n";
@@ -205,7 +230,8 @@ std::string WatchedStreams::describe(const Key& stream, const Queue& queue, Cloc
       break;
     default:
       text +=
-          "  waits for no other stream: the operation runs, or waits for something outside of the device\n";
+          "  waits for no stream that is watched: the operation runs, or waits for something outside of the "
+          "device\n";
   }
   return text;
 }

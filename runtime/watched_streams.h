@@ -50,6 +50,8 @@ class WatchedStreams {
 
   /// Forgets all work, and watches, or does not watch, what is submitted from now on.
   void restart(bool on);
+  /// Streams that were returned by stalled() are returned again.
+  void report_again();
 
   [[nodiscard]] WatchedWork submitted(const char* function, const char* name, int device, uint64_t stream);
   void finished(const WatchedWork& work);
@@ -61,7 +63,8 @@ class WatchedStreams {
   /// The stream does not wait any more for the events that it waits for.
   void waits_abandoned(int device, uint64_t stream);
 
-  /// The streams whose first entry is the same for longer than `limit`; each entry is returned once.
+  /// The streams whose first entry is the same for longer than `limit`; each entry is returned once. A stream
+  /// that waits for another one makes progress if that one does.
   [[nodiscard]] std::vector<StalledStream> stalled(Clock::duration limit, Runtime& runtime);
 
  private:
@@ -97,6 +100,7 @@ class WatchedStreams {
   void advance(Queue& queue);
   void advance_all();
   bool reached(const Point& point) const;
+  Clock::time_point progress_of(const Queue& queue) const;
   std::string describe(const Key& stream, const Queue& queue, Clock::time_point now) const;
 
   static std::atomic<bool> on_;

@@ -193,6 +193,7 @@ GROUPS = {
         entered(dev.faults([{"call": "orMalloc", "nth": 1000, "action": "out_of_memory"}]))
         dev.FaultCounts
         entered(dev.check_races())
+        entered(dev.watchdog(60))
         dev.Race, dev.RaceAccess, dev.RaceError
         dev.release_hangs()
         entered(dev.check_leaks())

@@ -52,10 +52,10 @@ def test_operator_arguments_line_and_stacks(report):
         y + 1
         text = report("watchdog: stream")
     side.synchronize()
-    assert re.search(r"openreg: watchdog: stream \d+ of openreg:0, no progress for 0\.\d s\n", text), text
-    held = r"next:  fault: held \(Float\[3, 5\] Float\[5, 3\]\), submitted by a fault rule at .*test_watchdog.py:\d+ in test_op"
+    assert re.search(r"openreg: watchdog: stream \d+ of openreg:0, no progress for \d+ ms\n", text), text
+    held = r"next:  fault: held before aten::mm \(Float\[3, 5\] Float\[5, 3\]\), submitted by a fault rule at .*test_watchdog.py:\d+ in test_op"
     assert re.search(held, text), text
-    assert "waits for no other stream" in text
+    assert "waits for no stream that is watched" in text
     assert re.search(r"Thread 0x\w+ \(most recent call first\):\n  File .*test_watchdog.py", text), text
 
 
@@ -111,6 +111,83 @@ def test_working_programs_are_not_reported(capfd):
     assert "watchdog" not in capfd.readouterr().err
 
 
+def test_stream_that_waits_for_a_working_stream_is_not_reported(capfd):
+    first, second = torch.openreg.Stream(), torch.openreg.Stream()
+    x = torch.ones(8, device="openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.watchdog(LIMIT, fail=True):
+        with torch.openreg.stream(first):
+            for _ in range(12):
+                torch.openreg._sleep(50_000_000)
+                x.add_(1)
+        second.wait_stream(first)
+        with torch.openreg.stream(second):
+            y = x * 2
+        second.synchronize()
+    assert y.tolist() == [26] * 8
+    assert "watchdog" not in capfd.readouterr().err
+
+
+@pytest.mark.host_engine
+def test_inner_block_fails_what_the_outer_one_has_reported(report):
+    side = torch.openreg.Stream()
+    x = torch.ones(8, device="openreg")
+    torch.openreg.synchronize()
+    with torch.openreg.schedule("async"), hold(side), torch.openreg.watchdog(LIMIT):
+        with torch.openreg.stream(side):
+            x * 2
+        report("watchdog: stream")
+        with (
+            torch.openreg.watchdog(LIMIT, fail=True),
+            pytest.raises(torch.AcceleratorError, match="by the watchdog"),
+        ):
+            side.synchronize()
+
+
+def test_limits_that_are_never_reached(capfd):
+    x = torch.ones(8, device="openreg")
+    for seconds in (1e10, 1.2e10, 1e300):
+        with torch.openreg.watchdog(seconds, fail=True):
+            torch.openreg._sleep(20_000_000)
+            assert (x + 1).tolist() == [2] * 8
+    assert "watchdog" not in capfd.readouterr().err
+
+
+def test_line_of_a_replay(report):
+    x = torch.ones(8, device="openreg")
+    graph = torch.openreg.OpenRegGraph()
+    with torch.openreg.graph(graph):
+        torch.openreg._sleep(1_500_000_000)
+        x.mul_(2)
+    with torch.openreg.watchdog(LIMIT), torch.openreg.schedule("async"):
+        graph.replay()
+        text = report("orGraphLaunch")
+    torch.openreg.synchronize()
+    assert re.search(
+        r"submitted by orGraphLaunch at .*test_watchdog.py:\d+ in test_line_of_a_replay", text
+    ), text
+
+
+def test_first_use_after_the_main_thread_has_ended():
+    program = """
+import threading, time, torch
+x = torch.ones(4, device="openreg")
+def work():
+    threading.main_thread().join()
+    with torch.openreg.watchdog(10), torch.openreg.faults([{"call": "orMalloc", "action": "count"}]):
+        print((x + 1).tolist())
+threading.Thread(target=work).start()
+"""
+    assert python("-c", program).stdout.strip() == "[2.0, 2.0, 2.0, 2.0]"
+
+
+def test_work_at_exit_is_not_watched_and_not_subject_to_rules():
+    program = "import torch; torch.ones(8, device='openreg').sum().item()"
+    rule = '[{"call": "orLaunchKernel", "kernel": "*mul*", "action": "kernel_failure"}]'
+    done = python("-c", program, OPENREG_FAULTS=rule, OPENREG_WATCHDOG_SECONDS="5")
+    assert done.stderr == ""
+
+
 def test_blocks_nest_and_reject_wrong_values():
     outer = torch.openreg.watchdog(5)
     with outer:
@@ -123,6 +200,8 @@ def test_blocks_nest_and_reject_wrong_values():
     for seconds in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="expected a positive number"):
             torch.openreg.watchdog(seconds)
+    with pytest.raises(TypeError, match="seconds is '1': expected a number"):
+        torch.openreg.watchdog("1")
 
 
 PROGRAM = """

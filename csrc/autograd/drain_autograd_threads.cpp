@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
+#include <openreg/faults.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <thread>
@@ -20,6 +21,7 @@ void run_small_backward(c10::DeviceIndex device) {
 }  // namespace
 
 void drain_autograd_threads() noexcept {
+  (void)!orFaultsSuspend(1);  // not work of the program
   try {
     // On a new thread without Python state: the graph of this backward holds no Python object.
     std::thread([] {
@@ -36,6 +38,7 @@ void drain_autograd_threads() noexcept {
   } catch (const std::exception&) {
     // The thread could not be created. Skip the drain.
   }
+  (void)!orFaultsSuspend(0);
 }
 
 }  // namespace openreg

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "common/fork.h"
 #include "device/device.h"
+#include "diagnostics/watched_launch.h"
 #include "event/event.h"
 #include "memory/host_allocator.h"
 #include "memory_check/memory_check.h"
@@ -148,9 +149,10 @@ void Graph::replay() {
   DeviceScope scope(device_);
   const c10::Stream stream = current_stream(device_);
   // May take the GIL, so not under the lock.
-  const CallSite site = C10_UNLIKELY(races::on() || memory_check::on()) ? call_site() : 0;
+  const bool reported = memory_check::on() || launches_are_watched();
+  const CallSite site = C10_UNLIKELY(races::on() || reported) ? call_site() : 0;
   std::optional<CallSiteScope> launches;
-  if (C10_UNLIKELY(memory_check::on())) {
+  if (C10_UNLIKELY(reported)) {
     launches.emplace(site);
   }
   std::lock_guard<std::mutex> lock(mutex_);

@@ -104,6 +104,9 @@ OR_API orError_t orFaultsGetCounts(uint64_t id, size_t rule, uint64_t* matched, 
 /* Continues what hangs by a rule that has fired before this call, also work that has not yet reached the
  * hang. `forever` is not 0: later hangs end immediately, too; for the end of a process. */
 OR_API orError_t orFaultsRelease(int forever);
+/* While suspended, no rule matches and the watchdog does not watch: for work that is not the program's, such
+ * as that of a library at the end of the process. Calls nest. */
+OR_API orError_t orFaultsSuspend(int suspended);
 /* Ends the loss of a device; no effect on other devices. */
 OR_API orError_t orFaultsRestoreDevice(int device);
 /* The names of the functions to which rules apply, by index from 0; NULL after the last. */

@@ -11,10 +11,11 @@ import fnmatch
 import json
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MOST = 2**64 - 1
+MOST_SECONDS = 1e9
 
 
 class Action(NamedTuple):
@@ -80,11 +81,23 @@ def read(setting: str) -> list[dict[str, Any]]:
     except ValueError as error:
         raise ValueError(f"this is not JSON ({error})") from None
     rules = [rules] if isinstance(rules, dict) else rules
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise ValueError(
+    try:
+        check_list(rules)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return rules
+
+
+def check_list(rules: object) -> None:
+    """Raises a TypeError unless the rules are a sequence of objects."""
+    if (
+        not isinstance(rules, Sequence)
+        or isinstance(rules, str)
+        or not all(isinstance(rule, Mapping) for rule in rules)
+    ):
+        raise TypeError(
             "expected a list of objects, such as [{'call': 'orMalloc', 'action': 'out_of_memory'}]"
         )
-    return rules
 
 
 def as_fields(rules: Iterable[Mapping[str, Any]]) -> list[Fields]:
@@ -112,9 +125,16 @@ def _convert(rule: Mapping[str, Any]) -> Fields:
     for key, value in unsigned.items():
         if not 0 <= value <= MOST:
             raise ValueError(f"{key!r} is {value}: expected 0 to 2**64 - 1")
+    for key in ("nth", "every"):
+        if rule.get(key) == 0:
+            raise ValueError(f"{key!r} is 0: calls are counted from 1")
     for key in ("device", "stream", "bit", "seconds", "max_size"):
         if rule.get(key, 0) < 0:
             raise ValueError(f"{key!r} is {rule[key]}: expected a number that is not negative")
+    if not rule.get("seconds", 0) <= MOST_SECONDS:
+        raise ValueError(
+            f"'seconds' is {rule['seconds']}: expected 0 to {MOST_SECONDS:g}; to wait for ever: hang"
+        )
     code = OUT_OF_MEMORY if name == "out_of_memory" else rule.get("code", "")
     return (
         rule.get("device", -1),

@@ -155,16 +155,11 @@ def _apply_settings() -> None:
     races = importlib.import_module(f"{MODULE}.races")
     hangs = importlib.import_module(f"{MODULE}.hangs")
     memory_check = importlib.import_module(f"{MODULE}.memory_check")
-    for module, variable in (
-        (injection, injection.FAULTS),
-        (races, races.CHECK_RACES),
-        (hangs, hangs.WATCHDOG_SECONDS),
-        (memory_check, memory_check.MEMORY_CHECK),
-    ):
+    for module in (injection, races, hangs, memory_check):
         try:
             module.apply_environment()
         except ValueError as error:
-            raise LoadError(str(error), f"correct {variable}, or unset it") from error
+            raise LoadError(str(error), "correct the setting, or unset it") from error
 
 
 def _check_build(torch: Any) -> None:

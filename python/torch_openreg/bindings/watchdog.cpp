@@ -8,6 +8,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <dlfcn.h>
@@ -62,7 +63,7 @@ void write_report(const char* text) {
 
 std::tuple<double, bool> set_watchdog(double seconds, bool fail_streams) {
   const orWatchdogOptions options = {sizeof(orWatchdogOptions), fail_streams ? 1 : 0,
-                                     static_cast<uint64_t>(std::ceil(seconds * 1e9))};
+                                     static_cast<uint64_t>(std::ceil(std::min(seconds * 1e9, 4e18)))};
   orWatchdogOptions before{};
   before.struct_size = sizeof(before);
   OR_CHECK(orWatchdogSet(&options, &before));

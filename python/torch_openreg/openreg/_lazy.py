@@ -2,6 +2,8 @@
 
 import atexit
 import os
+import threading
+from collections.abc import Callable
 
 from torch_openreg import _C
 from torch_openreg._name import DEVICE_NAME
@@ -26,6 +28,15 @@ def _is_in_bad_fork() -> bool:
 def init() -> None:
     """Initializes the device. Optional: the first use of the device does the same."""
     _lazy_init()
+
+
+def at_end_of_main_thread(function: Callable[..., object], *args: object) -> None:
+    """Calls the function before Python joins its threads, one of which may hang: atexit would be too late."""
+    register = getattr(threading, "_register_atexit", atexit.register)
+    try:
+        register(function, *args)
+    except RuntimeError:  # the main thread has ended
+        atexit.register(function, *args)
 
 
 def is_initialized() -> bool:

@@ -3,10 +3,8 @@
 Rules apply to the process. ``OPENREG_FAULTS``, JSON or the path of a JSON file, has rules for the whole process.
 """
 
-import atexit
 import os
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +13,7 @@ from typing_extensions import Self
 from torch_openreg import _C, _fault_rules
 from torch_openreg._name import setting
 
+from ._lazy import at_end_of_main_thread
 from .device import DeviceLike, index_of
 
 FAULTS = setting("FAULTS")
@@ -35,7 +34,8 @@ class faults:
     block releases what hangs. A device that was lost stays lost until ``reset``.
     """
 
-    def __init__(self, rules: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
+        _fault_rules.check_list(rules)
         self._rules = [_with_stream_number(rule) for rule in rules]
         self._set: int | None = None
         self._counts: list[FaultCounts] = []
@@ -97,9 +97,7 @@ def _add(rules: list[dict[str, Any]]) -> int:
     added = _C.add_faults(_fault_rules.as_fields(rules))
     if not _registered:
         _registered = True
-        # Before Python joins its threads: one of them may hang. atexit would be too late.
-        register = getattr(threading, "_register_atexit", atexit.register)
-        register(_C.release_faults, True)
+        at_end_of_main_thread(_C.release_faults, True)
     return added
 
 

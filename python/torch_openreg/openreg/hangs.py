@@ -3,15 +3,15 @@
 The watchdog is process-wide. ``OPENREG_WATCHDOG_SECONDS`` switches it on for a whole process.
 """
 
-import atexit
 import math
 import os
-import threading
 
 from typing_extensions import Self
 
 from torch_openreg import _C
 from torch_openreg._name import setting
+
+from ._lazy import at_end_of_main_thread
 
 WATCHDOG_SECONDS = setting("WATCHDOG_SECONDS")
 WATCHDOG_FAIL = setting("WATCHDOG_FAIL")
@@ -26,6 +26,8 @@ class watchdog:
     """
 
     def __init__(self, seconds: float, fail: bool = False) -> None:
+        if not isinstance(seconds, (int, float)):
+            raise TypeError(f"seconds is {seconds!r}: expected a number")
         if not (math.isfinite(seconds) and seconds > 0):
             raise ValueError(f"seconds is {seconds}: expected a positive number")
         self._options = (seconds, fail)
@@ -69,7 +71,5 @@ def _set(seconds: float, fail: bool) -> tuple[float, bool]:
     global _registered
     if not _registered:
         _registered = True
-        # Before the interpreter ends: its threads cannot be inspected then.
-        register = getattr(threading, "_register_atexit", atexit.register)
-        register(_C.stop_python_stacks)
+        at_end_of_main_thread(_C.stop_python_stacks)  # the interpreter cannot be inspected while it ends
     return _C.set_watchdog(seconds, fail)
