@@ -25,6 +25,7 @@ class Watchdog {
     std::lock_guard lock(mutex_);
     const orWatchdogOptions before = options_;
     options_ = options;
+    ++changes_;
     const bool on = options.limit_ns != 0;
     if (on != (before.limit_ns != 0)) {
       WatchedStreams::instance().restart(on);
@@ -58,14 +59,17 @@ class Watchdog {
         changed_.wait(lock);
         continue;
       }
-      const orWatchdogOptions options = options_;
-      const std::chrono::nanoseconds limit(options.limit_ns);
-      changed_.wait_for(lock, std::clamp<Clock::duration>(limit / 8, std::chrono::milliseconds(5),
-                                                          std::chrono::seconds(1)));
-      if (options_.limit_ns != options.limit_ns) continue;
+      const std::chrono::nanoseconds period(options_.limit_ns / 8);
+      const uint64_t changes = changes_;
+      changed_.wait_for(
+          lock, std::clamp<Clock::duration>(period, std::chrono::milliseconds(5), std::chrono::seconds(1)));
+      if (changes_ != changes) continue;
+      const std::chrono::nanoseconds limit(options_.limit_ns);
+      const bool fail_streams = options_.fail_streams != 0;
       lock.unlock();
-      check(limit, options.fail_streams != 0);
+      check(limit, fail_streams);
       lock.lock();
+      if (changes_ != changes) WatchedStreams::instance().report_again();  // with the new options
     }
   }
 
@@ -99,9 +103,10 @@ class Watchdog {
     fail_held(stalled.device, stalled.stream, why);
   }
 
-  std::mutex mutex_;  // guards options_
+  std::mutex mutex_;  // guards options_ and changes_
   std::condition_variable changed_;
   orWatchdogOptions options_{sizeof(orWatchdogOptions), 0, 0};
+  uint64_t changes_ = 0;    // of options_
   std::mutex hooks_mutex_;  // guards hooks_
   orWatchdogHooks hooks_{};
   std::atomic<bool> has_thread_{false};
