@@ -18,7 +18,7 @@ struct TraceSubscriber {
   TraceSubscriber* next;  // list of all subscribers
 };
 
-/// NULL if nobody observes work. With the watchdog and without a subscriber: one that does nothing.
+/// NULL if no work is observed. With the watchdog and without a subscriber: one that does nothing.
 extern std::atomic<const TraceSubscriber*> trace_subscriber;
 
 /// Whether the watchdog observes work.

@@ -73,7 +73,7 @@ void allocated(const void* ptr, size_t bytes, Stream stream, CallSite site);
 void freed(const void* ptr, size_t bytes, std::span<const Stream> recorded);
 /// A launch on the stream keeps the memory until it has run. So its free follows the work of the stream.
 void kept(const void* ptr, size_t bytes, Stream stream);
-/// The memory was returned to the system, or nobody uses it any more.
+/// The memory was returned to the system, or is no longer in use.
 void forget(const void* ptr, size_t bytes);
 /// The memory was received from another process. The stream has waited for the sender.
 void received(const void* ptr, size_t bytes, Stream stream, CallSite site);
