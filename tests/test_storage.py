@@ -33,6 +33,40 @@ def test_untyped_storage_resizes_to_zero_and_back():
     assert a.tolist() == [7] * 4
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x * 2,
+        lambda x: x.add_(1),
+        lambda x: x.fill_(1),
+        lambda x: torch.cat([torch.ones(2, device="openreg"), x]),
+        lambda x: torch._foreach_add([x], 1),
+        lambda x: torch.ones(8, device="openreg").copy_(x),
+        lambda x: x.copy_(torch.ones(8)),
+        lambda x: x.to("openreg:1"),
+        lambda x: x.cpu(),
+        lambda x: x[0].item(),
+        lambda x: x.nonzero(),
+        lambda x: torch.mm(x.view(2, 4), x.view(4, 2)),
+        lambda x: x.normal_(),
+        lambda x: x.clone(),
+        lambda x: repr(x),
+        lambda x: torch.add(torch.ones(8, device="openreg"), 1, out=x),
+        lambda x: x.view(2, 4).t().contiguous(),
+        lambda x: x.to_sparse(),
+    ],
+)
+def test_a_tensor_without_memory_raises(use):
+    x = torch.ones(8, device="openreg")
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match=r"without memory|is NULL|out of bounds"):
+        use(x)
+    torch.openreg.synchronize()
+    assert x.view(2, 4).shape == (2, 4)  # views need no memory
+    x.untyped_storage().resize_(32)
+    assert x.fill_(3).sum().item() == 24
+
+
 def test_set_shares_the_storage():
     a = torch.arange(6.0, device="openreg")
     b = torch.empty(0, device="openreg")

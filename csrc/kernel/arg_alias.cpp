@@ -17,7 +17,7 @@ at::Tensor alias(const at::Tensor& tensor, bool writes) {
   if (C10_UNLIKELY(races::on())) {
     collect_access(tensor, writes);
   }
-  c10::Storage storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes));
+  c10::Storage storage(alias_of(*impl, writes));
   if (C10_UNLIKELY(tensor.is_quantized())) {
     return quantized_over(std::move(storage), tensor);
   }

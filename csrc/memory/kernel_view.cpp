@@ -63,7 +63,14 @@ void materialize_cow(c10::StorageImpl* device_storage) {
   }
 }
 
-c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes) {
+void check_has_memory(const c10::TensorImpl& tensor) {
+  TORCH_CHECK(tensor.unsafe_storage().data() != nullptr || tensor.numel() == 0, "a tensor of shape ",
+              tensor.sizes(), " on ", tensor.device(),
+              " has a storage without memory; resize the storage before the tensor is used");
+}
+
+c10::intrusive_ptr<c10::StorageImpl> alias_of(const c10::TensorImpl& tensor, bool writes) {
+  c10::StorageImpl* device_storage = tensor.unsafe_storage().unsafeGetStorageImpl();
   if (writes) {
     materialize_cow(device_storage);
   }
@@ -72,6 +79,7 @@ c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, 
     return block->alias;
   }
   // Memory that is not from this allocator, for instance from_blob, or no memory.
+  check_has_memory(tensor);
   return make_alias_storage(const_cast<void*>(device_storage->data_ptr().get()), device_storage->nbytes());
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
 
 #include <cstddef>
 
@@ -30,7 +31,11 @@ c10::intrusive_ptr<c10::StorageImpl> make_alias_storage(void* device_ptr, size_t
 /// Gives a copy-on-write storage its own memory, on its device.
 void materialize_cow(c10::StorageImpl* device_storage);
 
-/// The alias of a device storage. `writes`: a kernel will write through it.
-c10::intrusive_ptr<c10::StorageImpl> alias_of(c10::StorageImpl* device_storage, bool writes);
+/// Throws if the tensor has elements and its storage has no memory: a storage can be resized to 0 bytes.
+void check_has_memory(const c10::TensorImpl& tensor);
+
+/// The alias of the storage of a device tensor, which must have memory. `writes`: a kernel will write through
+/// it.
+c10::intrusive_ptr<c10::StorageImpl> alias_of(const c10::TensorImpl& tensor, bool writes);
 
 }  // namespace openreg

@@ -109,7 +109,7 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
   }
   c10::TensorImpl* alias_impl = slot.unsafeGetTensorImpl();
   alias_impl->set_storage_and_dtype(
-      c10::Storage(alias_of(impl->unsafe_storage().unsafeGetStorageImpl(), writes)), impl->dtype());
+      c10::Storage(alias_of(*impl, writes)), impl->dtype());
   alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return slot;
 }

@@ -18,6 +18,7 @@ Loop::Loop(const at::TensorIteratorBase& iter) : sizes_(iter.shape().begin(), it
     if (iter.is_cpu_scalar(i)) {
       std::memcpy(operand.number.data(), iter.data_ptr(i), iter.tensor_base(i).element_size());
     } else {
+      check_has_memory(*iter.tensor_base(i).unsafeGetTensorImpl());
       operand.data = static_cast<char*>(kernel_view(iter.data_ptr(i)));
     }
   }
