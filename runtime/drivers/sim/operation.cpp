@@ -65,7 +65,7 @@ void OperationQueue::publish(uint64_t count) {
 
 Operation* OperationQueue::front() {
   const uint64_t position = popped_.load(std::memory_order_relaxed);
-  if (position == published_.load()) return nullptr;
+  if (position == known_ && position == (known_ = published_.load())) return nullptr;
   if (position == head_begin_ + kSegmentSize) {
     Segment* used = std::exchange(head_, head_->next);
     head_begin_ = position;

@@ -12,6 +12,9 @@
 
 namespace openreg::sim {
 
+/// Data that different threads write is on different pairs of lines: processors fetch lines in pairs.
+inline constexpr size_t kCacheLine = 128;
+
 struct Operation {
   enum class Kind : uint8_t { kKernel, kRecord, kWait, kTurn };
   /// State of a kTurn; see Note [Turns] in stream.h.
@@ -62,13 +65,17 @@ class OperationQueue {
     Segment* next = nullptr;
   };
 
-  std::atomic<uint64_t> published_{0};
-  std::atomic<uint64_t> popped_{0};
-  Segment* tail_ = nullptr;  // of the producer
+  // Of the producer. On other cache lines than those of the consumer, which is on another core.
+  alignas(kCacheLine) std::atomic<uint64_t> published_{0};
+  Segment* tail_ = nullptr;
   uint64_t tail_begin_ = 0;
-  Segment* head_ = nullptr;  // of the consumer; initialized before the first publish
-  uint64_t head_begin_ = 0;
   std::atomic<Segment*> spare_{nullptr};
+
+  // Of the consumer.
+  alignas(kCacheLine) std::atomic<uint64_t> popped_{0};
+  uint64_t known_ = 0;       // the last value that was read of published_
+  Segment* head_ = nullptr;  // initialized before the first publish
+  uint64_t head_begin_ = 0;
 };
 
 }  // namespace openreg::sim

@@ -177,20 +177,26 @@ class Stream : public Counted<Stream> {
   const int priority_;
   const uint64_t id_;
 
+  // Changed seldom while work is launched and run.
   std::atomic<State> state_{State::kIdle};
-  std::atomic<uint64_t> submitted_{0};
-  std::atomic<uint64_t> completed_{0};
-  std::atomic<bool> deferred_{false};  // the first operation is a kernel that is deferred
+  std::atomic<bool> deferred_{false};   // the first operation is a kernel that is deferred
+  std::atomic<bool> capturing_{false};  // true if capture_ is set
   // Operations up to this ticket are dropped. kNever from a failure until a thread has got it, then the last
   // ticket that was submitted before the report.
   std::atomic<uint64_t> drop_through_{0};
+  std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that a thread sleeps for
 
-  std::mutex submit_mutex_;  // guards the producing end of queue_, and the four below
-  OperationQueue queue_;
+  // Written by submissions.
+  alignas(kCacheLine) std::mutex submit_mutex_;  // guards the producing end of queue_, and the last three
+  std::atomic<uint64_t> submitted_{0};
   Ref<Record> blocked_on_;
   uint64_t abandoned_through_ = 0;  // waits up to this ticket do not wait
   Ref<Capture> capture_;
-  std::atomic<bool> capturing_{false};  // true if capture_ is set
+
+  // Written by the thread that has the claim.
+  alignas(kCacheLine) std::atomic<uint64_t> completed_{0};
+
+  OperationQueue queue_;
 
   std::mutex failure_mutex_;  // guards the two below, and changes of drop_through_
   Ref<Failure> failure_;      // the last one
@@ -199,7 +205,6 @@ class Stream : public Counted<Stream> {
   std::mutex sleep_mutex_;  // guards wake_count_
   std::condition_variable sleepers_;
   uint64_t wake_count_ = 0;
-  std::atomic<uint64_t> wake_at_{kNever};  // the smallest ticket that a thread sleeps for
 };
 
 template <typename Fill>
