@@ -24,7 +24,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Without it, `import torch` does not load the device on a machine with a GPU.
 export OPENREG_AUTOLOAD := 1
 
-.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-discrete test-name test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short test-upstream-distributed bench bench-distributed bench-runtime wheel wheels manylinux-wheel test-wheel lint types tidy format asan tsan ubsan stress stress-tsan soak test-sweep clean system test-browser
+.PHONY: help build demo test test-runtime test-python test-versions test-no-engine test-discrete test-name test-sanitized test-stress test-ops test-libraries test-upstream test-upstream-short test-upstream-distributed bench bench-distributed bench-runtime wheel wheels manylinux-wheel test-wheel lint types tidy format asan tsan ubsan stress stress-tsan soak test-sweep test-races clean system test-browser
 
 help:
 	@echo 'build   create $(VENV) with torch $(TORCH), build the package and install it there'
@@ -47,6 +47,7 @@ help:
 	@echo 'asan, tsan, ubsan   the runtime tests under the address, thread and undefined behavior sanitizers'
 	@echo 'test-sanitized   operator and memory tests of the package under the address and undefined behavior sanitizers'
 	@echo 'stress, stress-tsan   the device allocator from eight threads, and under the thread sanitizer'
+	@echo 'test-races   the tests of the package and of the libraries under the race check'
 	@echo 'test-sweep   fail every runtime call of the programs in examples/sweep, one per run; takes half an hour or more'
 	@echo 'soak    MINUTES=30 of threads, streams, allocations and training at the same time, with checks'
 	@echo 'lint, format   check formatting and types; fix the formatting'
@@ -174,6 +175,11 @@ bench-runtime: build/runtime/build.ninja
 	PATH="$(abspath $(BIN)):$$PATH" cmake build/runtime && PATH="$(abspath $(BIN)):$$PATH" cmake --build build/runtime
 	build/runtime/runtime/tests/openreg_bench
 	OPENREG_DRIVER=$(abspath build/runtime/runtime/libopenreg_sim.so) build/runtime/runtime/tests/openreg_bench
+
+# The tests of the package and of the libraries under the race check, also the processes that they start.
+test-races: build
+	$(BIN)/pip install -q --disable-pip-version-check torch==$(TORCH) 'torch_openreg[libraries]'
+	OPENREG_CHECK_RACES=1 $(BIN)/python -m pytest -q -n $(JOBS) -m 'not timing' --openreg-races --ignore tests/wheel
 
 # Each call of each program fails with an error, fails later as work, and loses the device.
 test-sweep: build

@@ -193,7 +193,8 @@ x = None
 print(error())
 """)
     verb = "writes" if direction == "host_to_device" else "reads"
-    assert f"kernel 'copy' failed on stream 1 of device 0: copy {verb} freed memory: at offset 0" in report
+    # memcpy need not begin with the first byte.
+    assert f"kernel 'copy' failed on stream 1 of device 0: copy {verb} freed memory: at offset " in report
 
 
 def test_work_goes_on_after_an_error():

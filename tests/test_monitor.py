@@ -226,6 +226,7 @@ def test_sync_error_is_raised_before_synchronizing(a, each_schedule):
     if each_schedule == "blocking":
         pytest.skip("the blocking schedule synchronizes at every launch")
     stream = openreg.Stream()
+    stream.wait_stream(openreg.current_stream())
     with openreg.stream(stream), held(stream):
         for body, _ in WAITS.values():
             with pytest.raises(AssertionError), openreg.assert_no_sync():

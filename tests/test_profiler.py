@@ -158,6 +158,7 @@ def test_copies_and_synchronizations(each_schedule, a, tmp_path):
 def test_devices_and_streams_have_named_rows(a, tmp_path):
     b = torch.ones(4, device="openreg:1")
     side = openreg.Stream(device=1)
+    side.wait_stream(openreg.default_stream(1))
 
     def body():
         a.cos()
@@ -251,6 +252,7 @@ def test_failed_kernels_have_their_error_code(a, tmp_path):
 def test_unfinished_work_is_counted_but_not_in_the_trace(tmp_path):
     stream = openreg.Stream(device=1)
     b = torch.ones(4, device="openreg:1")
+    openreg.synchronize(1)
     with openreg.schedule("async"), contextlib.ExitStack() as stack:
         with profile(activities=BOTH) as profiler, openreg.stream(stream):
             stack.enter_context(held(stream))

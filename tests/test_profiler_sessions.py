@@ -93,6 +93,7 @@ def test_launches_of_other_threads_are_recorded(a, tmp_path):
 
 def test_sessions_begin_and_end_while_other_threads_launch(a):
     ended = threading.Event()
+    openreg.synchronize()
 
     def launch():
         with openreg.stream(openreg.Stream()):

@@ -177,7 +177,7 @@ def test_invalid_options(tmp_path, options, message):
 
 
 RACE = """
-import torch
+import pytest, torch
 
 def test_race():
     side, x = torch.openreg.Stream(), torch.zeros(100, device="openreg")
@@ -185,13 +185,25 @@ def test_race():
     x += 1
     with side:
         x += 1
+
+@pytest.mark.openreg_ignore("races")
+def test_race_on_purpose():
+    test_race()
+
+@pytest.mark.openreg_ignore("races", "faults")
+def test_unknown_check():
+    pass
 """
 
 
 def test_races(tmp_path):
     if hasattr(torch.openreg, "check_races"):
-        output = run_tests(tmp_path, RACE, "--openreg-races", code=FAILED)
-        assert "ERROR test_program.py::test_race" in output
+        output = run_tests(tmp_path, RACE, "--openreg-races", "--strict-markers", code=FAILED)
+        assert set(re.findall(r"^ERROR test_program.py::(\w+)", output, re.MULTILINE)) == {
+            "test_race",
+            "test_unknown_check",
+        }
+        assert "openreg_ignore: unknown checks ['faults']" in output
     else:
         output = run_tests(tmp_path, RACE, "--openreg-races", code=USAGE)
         assert "--openreg-races: this build has no race check" in output

@@ -39,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "openreg_ignore(*checks): a test with races or leaks on purpose: ignore 'races', 'leaks'"
+    )
     asks = ("schedule", "seeds", "seed", "races", "leaks", "faults", "sweep")
     values = [getattr(config.option, f"openreg_{name}") for name in asks]
     if any(value is not None and value is not False for value in values):

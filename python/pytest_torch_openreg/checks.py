@@ -11,6 +11,7 @@ import pytest
 from pytest_torch_openreg import device_module, leak_check
 
 SEED = "_openreg_seed"  # the parameter of each test
+IGNORABLE = {"races", "leaks"}
 
 
 class Checks:
@@ -67,10 +68,11 @@ class Checks:
         if self._config.option.openreg_sweep:  # the processes of the sweep check
             yield
             return
+        ignored = _ignored_checks(request.node)
         with contextlib.ExitStack() as stack:
-            if self._config.option.openreg_leaks:
+            if self._config.option.openreg_leaks and "leaks" not in ignored:
                 stack.enter_context(leak_check(request))
-            if self._config.option.openreg_races:
+            if self._config.option.openreg_races and "races" not in ignored:
                 stack.enter_context(self._race_check(request))
             if self._schedule:
                 stack.enter_context(self._module.schedule(self._schedule, self._seed_of(request.node)))
@@ -115,6 +117,17 @@ class Checks:
 
         for item in items:
             item.runtest = runtest(item)  # type: ignore[method-assign]
+
+
+def _ignored_checks(item: pytest.Item) -> set[str]:
+    """The arguments of the markers ``openreg_ignore`` of the test."""
+    checks = {check for marker in item.iter_markers("openreg_ignore") for check in marker.args}
+    if unknown := checks - IGNORABLE:
+        pytest.fail(
+            f"openreg_ignore: unknown checks {sorted(unknown)}; those that can be ignored are {sorted(IGNORABLE)}",
+            pytrace=False,
+        )
+    return checks
 
 
 def _schedule_of(option: Any) -> tuple[str | None, list[int]]:
