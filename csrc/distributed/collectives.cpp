@@ -157,7 +157,7 @@ Rest exchange(Transport& transport, const Call& call, std::vector<Bytes> to, std
               After after) {
   return [&transport, exchange = transport.begin(call, std::move(to), std::move(from)),
           after = std::move(after)] {
-    transport.finish(*exchange);
+    transport.finish(exchange);
     after();
   };
 }
@@ -202,7 +202,7 @@ Rest all_reduce(Transport& transport, const Call& call, const at::Tensor& tensor
     const Transport::Consume reduce_piece = [&](size_t, const std::vector<Bytes>& pieces) {
       reduce_in_place(as_tensors(pieces, values), at_rank(transport), reduction);
     };
-    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_piece, all_bytes(parts));
+    transport.finish_in_pieces(exchange, kPieceBytes, reduce_piece, /*share=*/true);
     if (!values.is_same(tensor)) tensor.copy_(values);
   };
 }
@@ -283,7 +283,7 @@ Rest reduce_scatter(Transport& transport, const Call& call, const at::Tensor& ou
       const auto first = static_cast<int64_t>(begin / reduced.element_size());
       reduce_all(reduced.narrow(0, first, all[0].numel()), all, reduction);
     };
-    transport.finish_in_pieces(*exchange, kPieceBytes, reduce_piece);
+    transport.finish_in_pieces(exchange, kPieceBytes, reduce_piece);
     result.store();
   };
 }

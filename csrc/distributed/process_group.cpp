@@ -64,12 +64,14 @@ struct ProcessGroupOCCL::CommStream {
 };
 
 ProcessGroupOCCL::ProcessGroupOCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                   c10::intrusive_ptr<Options> options, MakeGloo make_gloo)
+                                   c10::intrusive_ptr<Options> options, bool peer_memory, MakeGloo make_gloo)
     : Backend(rank, size),
       options_(std::move(options)),
+      peer_memory_(peer_memory),
       make_gloo_(std::move(make_gloo)),
       state_(std::make_shared<GroupState>(rank)),
-      transport_(std::make_shared<Transport>(make_gloo_(store, rank, size, options_->timeout), rank, size)) {
+      transport_(std::make_shared<Transport>(make_gloo_(store, rank, size, options_->timeout), rank, size,
+                                             peer_memory_)) {
   LiveGroups& live = LiveGroups::get();
   std::lock_guard lock(live.mutex);
   live.groups.insert(this);
@@ -101,9 +103,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupOCCL::split(
     const c10::intrusive_ptr<c10d::Backend::Options>& options) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank_);
   if (found == ranks.end()) return nullptr;
-  return c10::make_intrusive<ProcessGroupOCCL>(store->clone(), static_cast<int>(found - ranks.begin()),
-                                               static_cast<int>(ranks.size()),
-                                               c10::make_intrusive<Options>(options->timeout), make_gloo_);
+  return c10::make_intrusive<ProcessGroupOCCL>(
+      store->clone(), static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()),
+      c10::make_intrusive<Options>(options->timeout), peer_memory_, make_gloo_);
 }
 
 void ProcessGroupOCCL::startCoalescing() {

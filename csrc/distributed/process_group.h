@@ -41,8 +41,9 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
   using MakeGloo = std::function<c10::intrusive_ptr<c10d::Backend>(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout)>;
 
+  /// `peer_memory`: ranks on one machine may read the memory of each other.
   ProcessGroupOCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                   c10::intrusive_ptr<Options> options, MakeGloo make_gloo);
+                   c10::intrusive_ptr<Options> options, bool peer_memory, MakeGloo make_gloo);
   ~ProcessGroupOCCL() override;
 
   const std::string getBackendName() const override { return "occl"; }
@@ -101,6 +102,8 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
   void shutdown() override;
 
   const GroupState& state() const { return *state_; }
+  /// Bytes that this rank has read from the memory of other ranks; other data came over Gloo.
+  uint64_t bytes_read_from_peers() const { return transport_->peer_memory().bytes_read(); }
   /// Aborts all groups; for the exit of the process, which must not wait for other ranks.
   static void abort_all();
 
@@ -141,6 +144,7 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
                     Tensors& factors) const;
 
   const c10::intrusive_ptr<Options> options_;
+  const bool peer_memory_;
   const MakeGloo make_gloo_;
   const std::shared_ptr<GroupState> state_;
   const std::shared_ptr<Transport> transport_;

@@ -5,6 +5,8 @@
 // small. All ranks have the same byte order, as Gloo requires.
 #pragma once
 
+#include "distributed/transport/peer_memory.h"
+
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -36,8 +38,8 @@ struct Call {
 std::string to_string(const Call& call);
 
 struct Message {
-  static constexpr size_t kInlineBytes = 632;
-  static constexpr uint32_t kMagic = 0x4f43434c;
+  static constexpr size_t kInlineBytes = 576;
+  static constexpr uint32_t kMagic = 0x4f434332;
 
   uint32_t magic = kMagic;
   char name[36] = {};
@@ -49,6 +51,10 @@ struct Message {
   int64_t count = 0;
   uint64_t bytes_to_receiver = 0;    // that the sender sends to the receiver of this message
   uint64_t bytes_from_receiver = 0;  // that the sender expects from it
+  PeerMemory::Address memory;        // of the sender
+  uint64_t location = 0;             // of the bytes to the receiver, in the memory of the sender
+  uint64_t own_location = 0;         // of the sender's bytes to itself
+  uint64_t reads_receiver = 0;       // 1: the sender can read the memory of the receiver
   char tensors[96] = {};
   char site[192] = {};
   unsigned char data[kInlineBytes] = {};  // the bytes to the receiver, if they fit

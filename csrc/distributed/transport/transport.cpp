@@ -1,9 +1,6 @@
 #include "distributed/transport/transport.h"
 
-#include "distributed/transport/message.h"
-
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -17,30 +14,19 @@ namespace {
 constexpr int kMessageTag = 0;
 constexpr int kDataTag = 1;
 constexpr int kSharedTag = 2;
+constexpr int kReducedTag = 3;  // notices of one byte
+constexpr int kReadTag = 4;
 // Point-to-point operations with the tag t of the program: kFirstTag + 2 t, and the next for the data.
-constexpr int kFirstTag = 3;
+constexpr int kFirstTag = 5;
 constexpr int kLastUserTag = (INT32_MAX - kFirstTag) / 2 - 1;
 
-using Clock = std::chrono::steady_clock;
-
-at::Tensor as_tensor(const Bytes& bytes) {
-  return at::from_blob(
-      bytes.data, {static_cast<int64_t>(bytes.size)}, [owner = bytes.owner](void*) {}, at::kByte);
-}
+// Data of at least this many bytes is read from the memory of the other rank. Less costs more to read than to
+// send, because of the notice.
+constexpr size_t kReadBytes = size_t{64} << 10;
 
 template <typename T>
 Bytes bytes_of_struct(T& value) {
   return {&value, sizeof(value), {}};
-}
-
-// The reason in an exception of Gloo, "[file:line] reason. More text".
-std::string reason_of(const std::exception& error) {
-  std::string text = error.what();
-  text = text.substr(0, text.find('\n'));
-  if (const size_t end = text.find("] "); !text.empty() && text[0] == '[' && end != std::string::npos) {
-    text = text.substr(end + 2);
-  }
-  return text.substr(0, text.find(". "));
 }
 
 int message_tag(int tag) {
@@ -54,122 +40,25 @@ void check_tag(int tag) {
                     "the tag of a point-to-point operation must be from 0 to ", kLastUserTag, ", got ", tag);
 }
 
-/// Sends and receives in progress. Destroyed only when all are done, or with the transport.
-class Transport::Pending {
- public:
-  Pending(Transport& transport, const Call& call)
-      : transport_(transport), deadline_(Clock::now() + call.timeout) {
-    std::lock_guard lock(transport.mutex_);
-    check_not_aborted();
-    transport_.waiting_.push_back(this);
-  }
-  ~Pending() {
-    std::lock_guard lock(transport_.mutex_);
-    auto& waiting = transport_.waiting_;
-    waiting.erase(std::remove(waiting.begin(), waiting.end(), this), waiting.end());
-  }
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
-
-  void send(int peer, int tag, const Bytes& bytes) {
-    add(peer, "send to", bytes,
-        [&](std::vector<at::Tensor>& tensors) { return transport_.gloo_->send(tensors, peer, tag); });
-  }
-  void recv(int peer, int tag, const Bytes& bytes) {
-    add(peer, "receive from", bytes, [&](std::vector<at::Tensor>& tensors) {
-      return peer == kAnyRank ? transport_.gloo_->recvAnysource(tensors, tag)
-                              : transport_.gloo_->recv(tensors, peer, tag);
-    });
-  }
-
-  size_t count() const { return operations_.size(); }
-
-  /// Waits for the first `end` operations; returns the source of the last one.
-  int wait(size_t end = SIZE_MAX) {
-    int source = kAnyRank;
-    // By index: abort() may read the vector at the same time.
-    for (; next_ < std::min(end, operations_.size()); ++next_) {
-      Operation& operation = operations_[next_];
-      const auto left = std::chrono::duration_cast<Milliseconds>(deadline_ - Clock::now());
-      bool completed = false;
-      try {
-        completed = operation.work->wait(std::max(left, Milliseconds(1)));
-      } catch (const std::exception& error) {
-        fail(operation, reason_of(error));
-      }
-      if (!completed) {
-        std::lock_guard lock(transport_.mutex_);
-        check_not_aborted();
-        C10_THROW_ERROR(DistBackendError, describe(operation) + " was interrupted");
-      }
-      if (operation.peer == kAnyRank) source = operation.work->sourceRank();
-    }
-    return source;
-  }
-
-  /// With the lock of the transport.
-  void abort() {
-    for (Operation& operation : operations_) operation.work->abort();
-  }
-
- private:
-  struct Operation {
-    int peer;
-    const char* direction;
-    c10::intrusive_ptr<c10d::Work> work;
-  };
-
-  template <typename Start>
-  void add(int peer, const char* direction, const Bytes& bytes, Start start) {
-    std::vector<at::Tensor> tensors{as_tensor(bytes)};
-    Operation operation{peer, direction, nullptr};
-    try {
-      operation.work = start(tensors);
-    } catch (const std::exception& error) {
-      fail(operation, reason_of(error));
-    }
-    std::lock_guard lock(transport_.mutex_);
-    operations_.push_back(std::move(operation));  // also if aborted: Gloo may access its memory
-    check_not_aborted();
-  }
-
-  void check_not_aborted() const {
-    if (transport_.aborted_) C10_THROW_ERROR(DistBackendError, "the group was aborted");
-  }
-
-  static std::string describe(const Operation& operation) {
-    return operation.peer == kAnyRank ? std::string("to receive from any rank")
-                                      : c10::str("to ", operation.direction, " rank ", operation.peer);
-  }
-
-  [[noreturn]] void fail(const Operation& operation, const std::string& reason) const {
-    if (Clock::now() >= deadline_) {
-      C10_THROW_ERROR(DistBackendError,
-                      c10::str("timed out while it waited ", describe(operation), " (", reason, ")"));
-    }
-    C10_THROW_ERROR(DistBackendError, c10::str("could not continue ", describe(operation),
-                                               "; that process may have ended (", reason, ")"));
-  }
-
-  Transport& transport_;
-  const Clock::time_point deadline_;
-  std::vector<Operation> operations_;
-  size_t next_ = 0;
-};
-
 /// A send or a receive in progress.
 struct Transport::PointToPoint {
-  PointToPoint(Transport& transport, const Call& call) : pending(transport, call) {}
+  PointToPoint(Connection& connection, const Call& call) : pending(connection, call) {}
   Message message{};
   Pending pending;
 };
 
-Transport::Transport(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
-    : gloo_(std::move(gloo)), rank_(rank), size_(size), loopback_(rank) {
+Transport::Transport(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size, bool peer_memory)
+    : connection_(std::move(gloo)),
+      rank_(rank),
+      size_(size),
+      loopback_(rank),
+      peer_memory_(size, peer_memory) {
   for (auto& set : buffers_) set.resize(static_cast<size_t>(size));
 }
 
-Transport::~Transport() = default;
+Transport::~Transport() {
+  peer_memory_.withdraw();
+}
 
 class Transport::Exchange {
  public:
@@ -178,23 +67,58 @@ class Transport::Exchange {
         from(std::move(from)),
         mine(this->to.size()),
         theirs(this->to.size()),
-        pending(transport, call),
-        shared(transport, call) {}
+        transport_(transport),
+        notice_bytes_(3 * this->to.size()),
+        pending(transport.connection_, call),
+        shared(transport.connection_, call),
+        notices(transport.connection_, call) {}
 
   /// Waits for the messages of the other ranks, and compares them.
-  void check(int rank) {
+  void check() {
     pending.wait();
-    for (size_t peer = 0; peer < to.size(); ++peer) {
-      if (static_cast<int>(peer) != rank) check_match(rank, mine[peer], static_cast<int>(peer), theirs[peer]);
+    for (int peer = 0; peer < transport_.size_; ++peer) {
+      if (peer == transport_.rank_) continue;
+      check_match(transport_.rank_, mine[peer], peer, theirs[peer]);
+      transport_.peer_memory_.set_address(peer, theirs[peer].memory);
     }
   }
+
+  // Note [Reading from peers]
+  // Each message says whether its sender can read the memory of its receiver, so both ranks know who moves
+  // the data of this exchange. A rank that has read sends a notice, and the other rank keeps the data until
+  // then. The first exchange with a peer is over Gloo: its message has the address. A rank that fails
+  // withdraws its address before its memory can change, so that the others fail, too.
+
+  /// This rank reads data of `size` bytes from the memory of the peer.
+  bool reads(int peer, size_t size) const { return mine[peer].reads_receiver != 0 && size >= kReadBytes; }
+  /// The peer reads data of `size` bytes from the memory of this rank.
+  bool is_read_by(int peer, size_t size) const {
+    return theirs[peer].reads_receiver != 0 && size >= kReadBytes;
+  }
+
+  void read(int peer, uint64_t location, const Bytes& target) {
+    transport_.peer_memory_.read(peer, location, target.data, target.size);
+  }
+  void notify(int peer, int tag) { notices.send(peer, tag, notice(0, peer)); }
+  void expect(int peer, int tag) { notices.recv(peer, tag, notice(tag == kReadTag ? 1 : 2, peer)); }
 
   const std::vector<Bytes> to;
   const std::vector<Bytes> from;
   std::vector<Message> mine;  // by receiver
   std::vector<Message> theirs;
+
+ private:
+  Bytes notice(size_t kind, int peer) {
+    return bytes_of_struct(notice_bytes_[kind * to.size() + static_cast<size_t>(peer)]);
+  }
+
+  Transport& transport_;
+  std::vector<char> notice_bytes_;
+
+ public:  // destroyed before the memory that they access
   Pending pending;
   Pending shared;
+  Pending notices;
 };
 
 std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vector<Bytes> to,
@@ -209,6 +133,11 @@ std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vec
       const Bytes& bytes = exchange->to[peer];
       Message& message = exchange->mine[peer];
       message = Message(call, bytes.size, exchange->from[peer].size);
+      message.memory = peer_memory_.own();
+      message.location = reinterpret_cast<uint64_t>(bytes.data);
+      message.own_location = reinterpret_cast<uint64_t>(exchange->to[rank_].data);
+      const bool large = std::max(bytes.size, exchange->from[peer].size) >= kReadBytes;
+      message.reads_receiver = large && peer_memory_.can_read(peer) ? 1 : 0;
       if (bytes.size <= Message::kInlineBytes) std::memcpy(message.data, bytes.data, bytes.size);
       exchange->pending.send(peer, kMessageTag, bytes_of_struct(message));
     }
@@ -219,8 +148,22 @@ std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vec
   return exchange;
 }
 
-void Transport::finish(Exchange& exchange) {
-  exchange.check(rank_);
+template <typename Body>
+void Transport::keep_on_failure(const std::shared_ptr<Exchange>& exchange, Body body) {
+  try {
+    body(*exchange);
+  } catch (...) {
+    keep(exchange);
+    throw;
+  }
+}
+
+void Transport::finish(const std::shared_ptr<Exchange>& exchange) {
+  keep_on_failure(exchange, [&](Exchange& e) { move_data(e); });
+}
+
+void Transport::move_data(Exchange& exchange) {
+  exchange.check();
   const auto& [to, from] = std::tie(exchange.to, exchange.from);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) {
@@ -228,15 +171,25 @@ void Transport::finish(Exchange& exchange) {
       if (from[peer].data != to[peer].data) std::memcpy(from[peer].data, to[peer].data, to[peer].size);
     } else if (from[peer].size <= Message::kInlineBytes) {
       std::memcpy(from[peer].data, exchange.theirs[peer].data, from[peer].size);
-    } else {
+    } else if (!exchange.reads(peer, from[peer].size)) {
       exchange.pending.recv(peer, kDataTag, from[peer]);
     }
   }
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_ && to[peer].size > Message::kInlineBytes)
+    if (peer == rank_ || to[peer].size <= Message::kInlineBytes) continue;
+    if (exchange.is_read_by(peer, to[peer].size)) {
+      exchange.expect(peer, kReadTag);
+    } else {
       exchange.pending.send(peer, kDataTag, to[peer]);
+    }
+  }
+  for (int peer : peers()) {
+    if (!exchange.reads(peer, from[peer].size)) continue;
+    exchange.read(peer, exchange.theirs[peer].location, from[peer]);
+    exchange.notify(peer, kReadTag);
   }
   exchange.pending.wait();
+  exchange.notices.wait();
 }
 
 std::vector<Bytes> Transport::piece_buffers(size_t set, size_t bytes) {
@@ -252,13 +205,25 @@ std::vector<Bytes> Transport::piece_buffers(size_t set, size_t bytes) {
   return result;
 }
 
-void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume& consume,
-                                 const std::vector<Bytes>& shared) {
-  exchange.check(rank_);
+std::vector<int> Transport::peers() const {
+  std::vector<int> result;
+  for (int next = 1; next < size_; ++next) result.push_back((rank_ + next) % size_);
+  return result;
+}
+
+void Transport::finish_in_pieces(const std::shared_ptr<Exchange>& exchange, size_t piece,
+                                 const Consume& consume, bool share) {
+  keep_on_failure(exchange, [&](Exchange& e) { move_pieces(e, piece, consume, share); });
+}
+
+void Transport::move_pieces(Exchange& exchange, size_t piece, const Consume& consume, bool share) {
+  exchange.check();
   const auto me = static_cast<size_t>(rank_);
-  const size_t mine = exchange.to[me].size;
+  const std::vector<Bytes>& to = exchange.to;
+  const size_t mine = to[me].size;
+  const size_t reduced_notices = expect_notices(exchange, share);
   size_t largest = 0;
-  for (const Bytes& bytes : exchange.to) largest = std::max(largest, bytes.size);
+  for (const Bytes& bytes : to) largest = std::max(largest, bytes.size);
   // Two sets of buffers: one is consumed while the other is filled.
   const std::vector<Bytes> buffers[2] = {piece_buffers(0, std::min(piece, mine)),
                                          piece_buffers(1, mine > piece ? piece : 0)};
@@ -267,16 +232,17 @@ void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume
   };
   std::vector<size_t> ends;  // operations of each piece
   const auto post = [&](size_t begin) {
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_) continue;
+    for (const int peer : peers()) {
       const Bytes& buffer = buffers[begin / piece % 2][peer];
-      const Bytes& sent = exchange.to[peer];
-      if (begin < mine) {
+      const Bytes& sent = to[peer];
+      if (begin < mine && !exchange.reads(peer, mine)) {
         exchange.pending.recv(peer, kDataTag, {buffer.data, std::min(piece, mine - begin), buffer.owner});
       }
-      if (begin < sent.size) exchange.pending.send(peer, kDataTag, part(sent, begin));
-      if (!shared.empty() && begin < shared[peer].size) {
-        exchange.shared.recv(peer, kSharedTag, part(shared[peer], begin));
+      if (begin < sent.size && !exchange.is_read_by(peer, sent.size)) {
+        exchange.pending.send(peer, kDataTag, part(sent, begin));
+      }
+      if (share && begin < sent.size && !exchange.reads(peer, sent.size)) {
+        exchange.shared.recv(peer, kSharedTag, part(sent, begin));
       }
     }
     ends.push_back(exchange.pending.count());
@@ -287,19 +253,58 @@ void Transport::finish_in_pieces(Exchange& exchange, size_t piece, const Consume
     if (begin + piece < largest) post(begin + piece);
     if (begin >= mine) continue;
     std::vector<Bytes> pieces = buffers[begin / piece % 2];
-    pieces[me] = part(exchange.to[me], begin);
+    pieces[me] = part(to[me], begin);
     for (Bytes& bytes : pieces) bytes.size = pieces[me].size;
+    for (const int peer : peers()) {
+      if (exchange.reads(peer, mine)) {
+        exchange.read(peer, exchange.theirs[peer].location + begin, pieces[peer]);
+      }
+    }
     consume(begin, pieces);
-    for (int peer = 0; peer < size_ && !shared.empty(); ++peer) {
-      if (peer != rank_) exchange.shared.send(peer, kSharedTag, part(shared[me], begin));
+    for (const int peer : peers()) {
+      if (!share || exchange.is_read_by(peer, mine)) continue;
+      exchange.shared.send(peer, kSharedTag, part(to[me], begin));
     }
   }
+  finish_reading(exchange, share, reduced_notices);
+}
+
+// Returns the number of notices of kReducedTag, which are the first ones.
+size_t Transport::expect_notices(Exchange& exchange, bool share) const {
+  const size_t mine = exchange.to[static_cast<size_t>(rank_)].size;
+  for (const int peer : peers()) {
+    if (share && exchange.reads(peer, exchange.to[peer].size)) exchange.expect(peer, kReducedTag);
+  }
+  const size_t reduced = exchange.notices.count();
+  for (const int peer : peers()) {
+    if (exchange.is_read_by(peer, exchange.to[peer].size) || (share && exchange.is_read_by(peer, mine))) {
+      exchange.expect(peer, kReadTag);
+    }
+  }
+  return reduced;
+}
+
+// A rank that has consumed all pieces does not read to[rank()] of the others any more, so they may replace
+// it.
+void Transport::finish_reading(Exchange& exchange, bool share, size_t reduced_notices) {
+  const size_t mine = exchange.to[static_cast<size_t>(rank_)].size;
+  for (const int peer : peers()) {
+    if (share && exchange.is_read_by(peer, mine)) exchange.notify(peer, kReducedTag);
+  }
+  exchange.notices.wait(reduced_notices);
+  for (const int peer : peers()) {
+    const Bytes& theirs = exchange.to[peer];
+    const bool reads_shared = share && exchange.reads(peer, theirs.size);
+    if (reads_shared) exchange.read(peer, exchange.theirs[peer].own_location, theirs);
+    if (reads_shared || exchange.reads(peer, mine)) exchange.notify(peer, kReadTag);
+  }
   exchange.shared.wait();
+  exchange.notices.wait();
 }
 
 void Transport::send(const Call& call, int peer, int tag, const Bytes& bytes) {
   if (peer == rank_) return loopback_.send(call, tag, bytes);
-  auto transfer = std::make_shared<PointToPoint>(*this, call);
+  auto transfer = std::make_shared<PointToPoint>(connection_, call);
   try {
     auto& [message, pending] = *transfer;
     message = Message(call, bytes.size, 0);
@@ -318,7 +323,7 @@ int Transport::recv(const Call& call, int peer, int tag, const Bytes& bytes) {
     loopback_.recv(call, tag, bytes);
     return rank_;
   }
-  auto transfer = std::make_shared<PointToPoint>(*this, call);
+  auto transfer = std::make_shared<PointToPoint>(connection_, call);
   try {
     auto& [message, pending] = *transfer;
     pending.recv(peer, message_tag(tag), bytes_of_struct(message));
@@ -339,15 +344,14 @@ int Transport::recv(const Call& call, int peer, int tag, const Bytes& bytes) {
 }
 
 void Transport::abort() {
+  peer_memory_.withdraw();
   loopback_.abort();
-  std::lock_guard lock(mutex_);
-  aborted_ = true;
-  for (Pending* pending : waiting_) pending->abort();
+  connection_.abort();
 }
 
 void Transport::keep(std::shared_ptr<void> buffers) {
-  std::lock_guard lock(mutex_);
-  kept_.push_back(std::move(buffers));
+  peer_memory_.withdraw();
+  connection_.keep(std::move(buffers));
 }
 
 }  // namespace openreg::distributed

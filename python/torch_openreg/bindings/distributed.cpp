@@ -15,7 +15,7 @@ using openreg::distributed::Milliseconds;
 using openreg::distributed::ProcessGroupOCCL;
 
 c10::intrusive_ptr<ProcessGroupOCCL> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                            Milliseconds timeout, py::object make_gloo) {
+                                            Milliseconds timeout, bool peer_memory, py::object make_gloo) {
   // Leaked: the last group may end after Python.
   auto* make = new py::object(std::move(make_gloo));
   const auto call = [make](const c10::intrusive_ptr<c10d::Store>& its_store, int its_rank, int its_size,
@@ -24,8 +24,8 @@ c10::intrusive_ptr<ProcessGroupOCCL> create(const c10::intrusive_ptr<c10d::Store
     return (*make)(its_store, its_rank, its_size, its_timeout).cast<c10::intrusive_ptr<c10d::Backend>>();
   };
   const py::gil_scoped_release no_gil;
-  return c10::make_intrusive<ProcessGroupOCCL>(store, rank, size,
-                                               c10::make_intrusive<ProcessGroupOCCL::Options>(timeout), call);
+  return c10::make_intrusive<ProcessGroupOCCL>(
+      store, rank, size, c10::make_intrusive<ProcessGroupOCCL::Options>(timeout), peer_memory, call);
 }
 
 std::vector<py::dict> flight_records(const ProcessGroupOCCL& group) {
@@ -64,6 +64,7 @@ void define_classes(py::module_ m) {
   py::class_<ProcessGroupOCCL, c10::intrusive_ptr<ProcessGroupOCCL>>(m, "ProcessGroupOCCL",
                                                                      c10d.attr("Backend"))
       .def_property_readonly("options", [](ProcessGroupOCCL& self) { return self.options(); })
+      .def_property_readonly("_bytes_read_from_peers", &ProcessGroupOCCL::bytes_read_from_peers)
       .def("perform_nocolor_split", [](ProcessGroupOCCL&, const py::object&) {})
       .def("flight_records", &flight_records);
   m.def("_create_process_group", &create);

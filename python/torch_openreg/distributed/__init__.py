@@ -15,11 +15,12 @@ import torch
 import torch.distributed as dist
 
 from torch_openreg import _C
-from torch_openreg._name import DEVICE_NAME
+from torch_openreg._name import DEVICE_NAME, setting
 
 __all__ = ["BACKEND", "flight_records"]
 
 BACKEND = "occl"
+P2P_DISABLE = setting("P2P_DISABLE")
 
 _classes: Any = None  # this module, once the classes of the extension module are defined in it
 _gloo_device: Any = None
@@ -64,7 +65,17 @@ def _create(options: Any, backend_options: Any) -> Any:
         os.register_at_fork(after_in_child=_leak_groups)
     timeout = options.timeout if backend_options is None else backend_options._timeout
     store = _of_this_start(options.store)
-    return _classes._create_process_group(store, options.group_rank, options.group_size, timeout, _make_gloo)
+    return _classes._create_process_group(
+        store, options.group_rank, options.group_size, timeout, _reads_peers(), _make_gloo
+    )
+
+
+def _reads_peers() -> bool:
+    """Whether ranks on one machine read the memory of each other."""
+    value = os.environ.get(P2P_DISABLE, "0")
+    if value not in ("0", "1"):
+        raise ValueError(f"{P2P_DISABLE} is {value!r}: expected 0 or 1")
+    return value == "0"
 
 
 def _leak_groups() -> None:
