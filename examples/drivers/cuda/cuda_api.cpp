@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
 #include <link.h>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
 
@@ -99,6 +101,20 @@ std::vector<std::string> versions(const char* stem) {
   return {std::string(stem) + ".so.13", std::string(stem) + ".so.12"};
 }
 
+// NVRTC opens this library of its own by name when it compiles. That of pip's CUDA 13.0 does not look in its
+// own folder, so the library is loaded from there before.
+void load_builtins(const void* nvrtc_function) {
+  Dl_info found{};
+  if (!dladdr(nvrtc_function, &found) || !found.dli_fname) return;
+  std::error_code ignored;
+  const auto folder = std::filesystem::path(found.dli_fname).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) {
+      dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
+  }
+}
+
 const std::string kToolkitHint =
     std::string("install CUDA's libraries (pip install torch with CUDA has them), or set ") + kVariable +
     " to their folders, separated by ':'";
@@ -121,8 +137,11 @@ bool load_cuda(const char** why) {
 
 const Nvrtc* load_nvrtc(const char** why) {
   static Nvrtc into;
-  static const std::string problem =
-      load(versions("libnvrtc"), {NV_NVRTC_FUNCTIONS(NV_SYMBOL)}, kToolkitHint.c_str());
+  static const std::string problem = [] {
+    std::string missing = load(versions("libnvrtc"), {NV_NVRTC_FUNCTIONS(NV_SYMBOL)}, kToolkitHint.c_str());
+    if (missing.empty()) load_builtins(reinterpret_cast<const void*>(into.compile));
+    return missing;
+  }();
   *why = problem.c_str();
   return problem.empty() ? &into : nullptr;
 }
