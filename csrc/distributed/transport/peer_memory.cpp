@@ -65,6 +65,7 @@ void PeerMemory::withdraw() {
   if (own_.pid == 0) return;
   auto* stored = reinterpret_cast<StoredToken*>(own_.location);  // NOLINT(performance-no-int-to-ptr)
   for (std::atomic<uint64_t>& word : *stored) word = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before any later write to the memory
 }
 
 void PeerMemory::set_address(int peer, const Address& address) {
