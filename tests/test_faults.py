@@ -72,7 +72,7 @@ PINS_MEMORY = {"orErrorOutOfHostMemory": [skip_with_cuda]}
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, marks=PINS_MEMORY.get(code, [])) for code in PROGRAMS])
-def test_a_program_meets_the_code(code):
+def test_a_program_meets_the_code(code, clean_memory):
     call, program = PROGRAMS[code]
     if code == "orErrorInvalidPointer":
         fill_cache()
@@ -88,7 +88,7 @@ def test_a_program_meets_the_code(code):
         assert rules.counts()[0].fired > 0
 
 
-def test_the_message_names_the_line():
+def test_the_message_names_the_line(clean_memory):
     line = r"match 2 of orMalloc, at .*test_faults.py:\d+ in "
     with (
         torch.openreg.faults([{"call": "orMalloc", "action": "out_of_memory"}]),
