@@ -271,7 +271,7 @@ def test_a_failed_end_of_a_capture_ends_the_capture(rule):
     assert x.tolist() == [3, 3, 3]
 
 
-def test_blocks_nest():
+def test_blocks_nest(clean_memory):
     outer = [{"call": "orStreamSynchronize", "nth": 2, "action": "error", "code": "orErrorSystem"}]
     with (
         torch.openreg.faults(outer),
