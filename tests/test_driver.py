@@ -25,6 +25,7 @@ x = torch.randn(4, 4, device="openreg", requires_grad=True)
 (x @ x).sum().backward()
 assert x.grad.device.type == "openreg"
 stream = torch.openreg.Stream()
+stream.wait_stream(torch.openreg.current_stream())
 with torch.openreg.stream(stream):
     y = x.detach() * 2
 event = stream.record_event()

@@ -157,7 +157,7 @@ def test_line_of_a_replay(report):
     x = torch.ones(8, device="openreg")
     graph = torch.openreg.OpenRegGraph()
     with torch.openreg.graph(graph):
-        torch.openreg._sleep(1_500_000_000)
+        torch.openreg._sleep(6_000_000_000)  # the watchdog needs a processor in the meantime
         x.mul_(2)
     with torch.openreg.watchdog(LIMIT), torch.openreg.schedule("async"):
         graph.replay()
