@@ -1,5 +1,7 @@
 #include "device_code/kernel_library.h"
 
+#include "memory/kernel_view.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@ orElementwiseArgs elementwise_args(const at::TensorIteratorBase& iter, const at:
   args.dims = static_cast<uint32_t>(iter.ndim());
   std::ranges::copy(iter.shape(), args.sizes);
   for (int i = 0; i < iter.ntensors(); ++i) {
+    check_has_memory(*iter.tensor_base(i).unsafeGetTensorImpl());
     args.data[i] = iter.data_ptr(i);
     std::ranges::copy(iter.strides(i), args.strides[i]);
   }

@@ -108,8 +108,7 @@ at::Tensor LaunchedOp::fill_alias(const at::Tensor& tensor, bool writes) {
     return made;
   }
   c10::TensorImpl* alias_impl = slot.unsafeGetTensorImpl();
-  alias_impl->set_storage_and_dtype(
-      c10::Storage(alias_of(*impl, writes)), impl->dtype());
+  alias_impl->set_storage_and_dtype(c10::Storage(alias_of(*impl, writes)), impl->dtype());
   alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return slot;
 }

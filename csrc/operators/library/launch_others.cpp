@@ -1,3 +1,4 @@
+#include "memory/kernel_view.h"
 #include "operators/library/launch.h"
 
 #include <ATen/native/ReduceOpsUtils.h>
@@ -56,6 +57,7 @@ bool launch_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c
     }
     return true;
   }
+  for (const at::Tensor& tensor : {a, b, c}) check_has_memory(*tensor.unsafeGetTensorImpl());
   args.a = a.const_data_ptr(), args.b = b.const_data_ptr(), args.c = c.mutable_data_ptr();
   const std::pair<int64_t*, const at::Tensor*> strides[] = {
       {args.a_strides, &a}, {args.b_strides, &b}, {args.c_strides, &c}};
@@ -89,6 +91,7 @@ bool launch_index(LibraryFunction function, const at::Tensor& index, int64_t dim
     args.dense_strides[i] = dense.stride(at) * element;
     args.indexed_strides[i] = at == dim ? 0 : indexed.stride(at) * element;
   }
+  for (const at::Tensor& tensor : {index, dense, indexed}) check_has_memory(*tensor.unsafeGetTensorImpl());
   const bool writes_indexed = function == LibraryFunction::scatter_add;
   args.index = index.const_data_ptr<int64_t>();
   args.dense = writes_indexed ? const_cast<void*>(dense.const_data_ptr()) : dense.mutable_data_ptr();
