@@ -219,7 +219,8 @@ def test_quoted_code_is_in_the_tree(page: Path) -> None:
 def test_programs_run(page: Path, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}_page.py"
     script.write_text(program(page.read_text()))
-    python(str(script), cwd=tmp_path)
+    races = {"OPENREG_CHECK_RACES": "0"} if page.stem == "finding_bugs" else {}  # its races are on purpose
+    python(str(script), cwd=tmp_path, **races)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

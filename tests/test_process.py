@@ -34,7 +34,10 @@ ENDS = {
         "i = torch.tensor([9], device='openreg'); torch.ones(2, device='openreg')[i]",
         0,
     ),
-    "another stream": ("torch.openreg.set_stream(torch.openreg.Stream()); b = a @ a", 0),
+    "another stream": (
+        "s = torch.openreg.Stream(); s.wait_stream(torch.openreg.current_stream()); torch.openreg.set_stream(s); b = a @ a",
+        0,
+    ),
     "a thread": ("import threading; t = threading.Thread(target=lambda: a @ a); t.start(); t.join()", 0),
 }
 

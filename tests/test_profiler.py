@@ -184,6 +184,7 @@ def test_external_streams_are_recorded(a, tmp_path):
         from torch.profiler import profile, ProfilerActivity
         lib = ctypes.CDLL(str(pathlib.Path(torch_openreg.__file__).parent / "lib" / "libopenreg.so"))
         a = torch.ones(4, device="openreg")
+        torch.openreg.synchronize()
         handle = ctypes.c_void_p()
         assert lib.orStreamCreate(ctypes.byref(handle)) == 0
         with profile(activities=[ProfilerActivity.PrivateUse1]) as p:

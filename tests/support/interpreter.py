@@ -19,7 +19,9 @@ import torch
 from torch_openreg import _driver, _loader
 
 TIMEOUT = 120
-KEPT = (_driver.NAME_VARIABLE, _loader.ENGINE)  # make test-name, make test-no-engine
+CHECK_RACES = "OPENREG_CHECK_RACES"
+# make test-name, make test-no-engine, make test-races
+KEPT = (_driver.NAME_VARIABLE, _loader.ENGINE, CHECK_RACES)
 
 # Checks that the device is available under all of its names and runs a kernel.
 WORKS = """
@@ -66,6 +68,7 @@ def python(
             env=environment(path, **variables),
         )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert CHECK_RACES in variables or "openreg: race: " not in done.stderr, done.stderr
     return done
 
 
