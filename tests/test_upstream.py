@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -20,7 +21,7 @@ from upstream.runner import cpu_seconds, waiting_seconds
 from upstream.selection import Selection, parse_shard
 from upstream.suite import choose
 from upstream.suite import test_files as files_of
-from upstream.summary import Counts, count, load
+from upstream.summary import Counts, count, load, record, total
 from upstream.translate import translate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -399,10 +400,34 @@ def test_the_last_result_of_a_test_counts(tmp_path):
 
 def test_a_run_of_some_tests_of_a_file_keeps_the_numbers_of_its_last_complete_run(checkout, tmp_path):
     old = Counts("2.13.0", passed=7, no_reason=1)
-    (tmp_path / "summary.json").write_text(json.dumps({"test_torch.py": asdict(old)}))
+    (tmp_path / "summary.json").write_text(json.dumps({"test_torch.py": {"1/1": asdict(old)}}))
     run(checkout, "", tmp_path, "test_torch.py", "--match", "*test_b_*")
-    assert load(tmp_path / "summary.json") == {"test_torch.py": old}
+    assert load(tmp_path / "summary.json") == {"test_torch.py": {"1/1": old}}
     assert "| test_torch.py | 2.13.0 | 7 |  |  |  | 1 |  |" in (tmp_path / "page.md").read_text()
+
+
+def test_the_parts_of_a_file_add_up_to_its_row(checkout, tmp_path):
+    run(checkout, "", tmp_path, "test_cuda.py", "--shard", "1/2")
+    page = (tmp_path / "page.md").read_text()
+    assert "| test_cuda.py, 1 of 2 parts |" in page
+    # --resume keeps the results of the first part, which must not count twice.
+    run(checkout, "", tmp_path, "test_cuda.py", "--shard", "2/2", "--resume")
+    parts = load(tmp_path / "summary.json")["test_cuda.py"]
+    assert sorted(parts) == ["1/2", "2/2"]
+    counts, ran, number = total(parts)
+    assert (counts.passed, ran, number) == (1, 2, 2)
+    version = torch.__version__.partition("+")[0]
+    assert f"| test_cuda.py | {version} | 1 |" in (tmp_path / "page.md").read_text()
+
+
+def test_a_division_of_a_file_replaces_another_when_it_is_complete():
+    old, first, second = Counts("2.13.0", passed=9), Counts("2.13.0", passed=3), Counts("2.13.0", passed=4)
+    parts = record({"1/1": old}, "1/2", first)
+    assert total(parts) == (old, 1, 1)
+    parts = record(parts, "2/2", second)
+    assert total(parts) == (Counts("2.13.0", passed=7), 2, 2)
+    assert total(record(parts, "1/2", Counts("2.15.0", passed=5))) == (Counts("2.15.0", passed=5), 1, 2)
+    assert record(parts, "1/1", old) == {"1/1": old}
 
 
 def test_the_page_of_the_repository_is_that_of_its_summary():
@@ -410,7 +435,7 @@ def test_the_page_of_the_repository_is_that_of_its_summary():
     summary = load(ROOT / "tests" / "upstream" / "summary.json")
     expected = Expected.load(ROOT / "tests" / "upstream" / "expected_failures.toml")
     text = (ROOT / "docs" / "upstream.md").read_text()
-    rows = [line.split("|")[1].strip() for line in text.splitlines() if ".py |" in line]
+    rows = re.findall(r"^\| (\S+\.py)[ ,]", text, re.MULTILINE)
     assert set(summary) <= set(rows)
     assert text == page(rows, summary, expected)
 

@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--expected", type=Path, default=REPOSITORY / "tests/upstream/expected_failures.toml")
     parser.add_argument("--summary", type=Path, default=REPOSITORY / "tests/upstream/summary.json")
     parser.add_argument(
-        "--page", type=Path, help="add complete files to the summary, and write the page of it"
+        "--page", type=Path, help="add complete files and shards to the summary, and write the page of it"
     )
     parser.add_argument("--judge", action="store_true", help="run nothing; only compare existing results")
     return parser.parse_args()
@@ -103,12 +103,17 @@ def run_all(files: list[TestFile], stores: dict[str, Store], options: Options, j
     return complete
 
 
-def update_page(given: argparse.Namespace, complete: dict[str, Store], expected: Expected) -> None:
+def update_page(
+    given: argparse.Namespace, done: dict[str, Store], selection: Selection, expected: Expected
+) -> None:
     import torch
 
     known = summary.load(given.summary)
     version = torch.__version__.partition("+")[0]
-    known |= {name: summary.count(store, expected, version) for name, store in complete.items()}
+    for name, store in done.items():
+        results = (result for result in store if selection.in_shard(result.test))
+        counts = summary.count(results, expected, version)
+        known[name] = summary.record(known.get(name, {}), selection.part, counts)
     summary.save(given.summary, known)
     tests = given.checkout / "test"
     suite = [file.name for file in test_files(tests) + distributed_files(tests)]
@@ -147,7 +152,8 @@ def main() -> int:
     console = Console()
     show(verdict.new_failures, verdict.passes, console)
     if given.page:
-        update_page(given, {} if given.judge else {name: stores[name] for name in complete}, expected)
+        whole = set() if given.judge or not selection.whole_shard else done
+        update_page(given, {name: stores[name] for name in whole}, selection, expected)
     totals = summary.count((result for store in stores.values() for result in store), expected)
     console.print(
         f"{totals.passed} passed, {totals.explained} failed with a reason, {len(verdict.new_failures)} without,"

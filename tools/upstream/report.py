@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 from operator import add
 
 from upstream.expected import OWNERS, Expected
-from upstream.summary import Counts
+from upstream.summary import Counts, Parts, total
 
 HEAD = """\
 # PyTorch's own tests on the device
 
 Made by `make test-upstream`; do not edit. Each row has the numbers of the last run of all tests of the file, and the
-version of torch.
+version of torch. A large file can run in parts (`SHARD=2/8`); if some have not run yet, the row says how many did.
 
 Device-generic test files run on the device only, including tests that are marked as CUDA-only. `test_cuda.py` and
 `test_cuda_multigpu.py` run with `cuda` replaced by the name of the device. A test that PyTorch marks as an expected
@@ -34,9 +35,14 @@ def row(name: str, counts: Counts) -> str:
     return f"| {name} | {counts.torch} | " + " | ".join(str(number or "") for number in numbers) + " |\n"
 
 
-def table(files: Iterable[str], summary: dict[str, Counts]) -> str:
-    rows = [row(name, summary[name]) if name in summary else f"| {name} | not run |\n" for name in files]
-    known = [summary[name] for name in files if name in summary]
+def file_row(name: str, parts: Parts) -> str:
+    counts, ran, number = total(parts)
+    return row(name if ran == number else f"{name}, {ran} of {number} parts", counts)
+
+
+def table(files: Iterable[str], summary: dict[str, Parts]) -> str:
+    rows = [file_row(name, summary[name]) if name in summary else f"| {name} | not run |\n" for name in files]
+    known = [replace(total(summary[name])[0], torch="") for name in files if name in summary]
     return COLUMNS + "".join(rows) + row("**all**", reduce(add, known, Counts()))
 
 
@@ -50,7 +56,7 @@ def reasons(expected: Expected) -> str:
     return text
 
 
-def page(files: list[str], summary: dict[str, Counts], expected: Expected) -> str:
+def page(files: list[str], summary: dict[str, Parts], expected: Expected) -> str:
     """`files`: the rows, in order."""
     distributed = [name for name in files if name.startswith("distributed/")]
     text = HEAD + table([name for name in files if name not in distributed], summary)

@@ -23,14 +23,27 @@ class Selection:
     @property
     def complete(self) -> bool:
         """Whether every test of a file is selected."""
-        return not self.sample and self.shards == 1 and not self.match
+        return self.whole_shard and self.shards == 1
+
+    @property
+    def whole_shard(self) -> bool:
+        """Whether every test of the shard is selected."""
+        return not self.sample and not self.match
+
+    @property
+    def part(self) -> str:
+        """The shard as `parse_shard` reads it."""
+        return f"{self.shard + 1}/{self.shards}"
+
+    def in_shard(self, test: str) -> bool:
+        return rank(test) % self.shards == self.shard
 
     def select(self, tests: Iterable[str]) -> list[str]:
         """The selected tests, in the order of their ids."""
         chosen = {test for test in tests if not self.match or fnmatchcase(test, self.match)}
         if self.sample:
             chosen = set(sorted(chosen, key=rank)[: self.sample])
-        return sorted(test for test in chosen if rank(test) % self.shards == self.shard)
+        return sorted(filter(self.in_shard, chosen))
 
 
 def parse_shard(text: str) -> tuple[int, int]:

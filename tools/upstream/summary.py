@@ -1,6 +1,7 @@
 """The number of tests by outcome of each file, of its last complete run.
 
-The whole suite takes hours, so its files run on different days. Their numbers are kept in a JSON file of the repository.
+The whole suite takes hours, so its files run on different days, and large files run in parts (`--shard`). The numbers are
+kept in a JSON file of the repository.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 from upstream.expected import OWNERS, Expected
@@ -33,7 +36,8 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         mine, theirs = asdict(self), asdict(other)
-        return Counts("", **{name: mine[name] + theirs[name] for name in mine if name != "torch"})
+        torch = self.torch if self.torch == other.torch else ""
+        return Counts(torch, **{name: mine[name] + theirs[name] for name in mine if name != "torch"})
 
 
 def count(results: Iterable[Result], expected: Expected, torch: str = "") -> Counts:
@@ -48,13 +52,46 @@ def count(results: Iterable[Result], expected: Expected, torch: str = "") -> Cou
     return Counts(torch, **found)
 
 
-def load(path: Path) -> dict[str, Counts]:
+# The counts of each part of a file that ran. "2/8" is the second of eight parts, "1/1" the whole file.
+Parts = dict[str, Counts]
+
+
+def number_of_parts(part: str) -> int:
+    return int(part.partition("/")[2])
+
+
+def record(parts: Parts, part: str, counts: Counts) -> Parts:
+    """With the result of one more part. Results of another division stay until this one is complete; results of another
+    version of torch are not added up with these."""
+    number = number_of_parts(part)
+    same = {p: c for p, c in parts.items() if number_of_parts(p) == number and c.torch == counts.torch}
+    same[part] = counts
+    if len(same) == number:
+        return same
+    return {p: c for p, c in parts.items() if number_of_parts(p) != number} | same
+
+
+def total(parts: Parts) -> tuple[Counts, int, int]:
+    """The sum of a complete division, else of the division of which most ran; how many parts ran; and of how many."""
+    divisions: dict[int, list[Counts]] = {}
+    for part, counts in parts.items():
+        divisions.setdefault(number_of_parts(part), []).append(counts)
+    number = max(divisions, key=lambda number: len(divisions[number]) / number)
+    ran = divisions[number]
+    return reduce(add, ran), len(ran), number
+
+
+def load(path: Path) -> dict[str, Parts]:
     """By file name. Empty if there is no such JSON file."""
     if not path.exists():
         return {}
-    return {name: Counts(**fields) for name, fields in json.loads(path.read_text()).items()}
+    files = json.loads(path.read_text()).items()
+    return {name: {part: Counts(**fields) for part, fields in parts.items()} for name, parts in files}
 
 
-def save(path: Path, summary: dict[str, Counts]) -> None:
-    lines = (f"{json.dumps(name)}: {json.dumps(asdict(summary[name]))}" for name in sorted(summary))
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+def save(path: Path, summary: dict[str, Parts]) -> None:
+    files = []
+    for name in sorted(summary):
+        parts = [f"{json.dumps(part)}: {json.dumps(asdict(summary[name][part]))}" for part in sorted(summary[name])]
+        files.append(f"{json.dumps(name)}: {{" + ",\n  ".join(parts) + "}")
+    path.write_text("{\n" + ",\n".join(files) + "\n}\n")
