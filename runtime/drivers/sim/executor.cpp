@@ -124,7 +124,10 @@ bool Executor::poll(std::unique_lock<std::mutex>& lock) {
   if (ready_.load(std::memory_order_relaxed) != 0)
     return false;  // all ready streams are delayed by the schedule
   lock.unlock();
-  spin([this] { return has_ready(); });
+  if (polling_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) {
+    spin([this] { return has_ready() || lingering_.load(std::memory_order_relaxed) >= max_spinning_; });
+  }
+  polling_.fetch_sub(1, std::memory_order_relaxed);
   lock.lock();
   return ready_.load(std::memory_order_relaxed) != 0;
 }
