@@ -74,10 +74,17 @@ def clean_memory():
     torch.openreg.empty_cache()
 
 
+@functools.cache
+def start_autograd_threads() -> None:
+    """Each autograd thread has a number of CPU threads of its own: the process's number when the thread starts."""
+    torch.ones(1, device=DEVICE, requires_grad=True).sum().backward()
+
+
 @pytest.fixture
 def one_thread():
     """Runs CPU kernels on one thread, so that the order of summation is always the same."""
     before = torch.get_num_threads()
+    start_autograd_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)

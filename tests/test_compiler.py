@@ -250,9 +250,9 @@ def test_current_stream():
     compiled = torch.compile(lambda x: x.tan() * 2)
     x = torch.ones(32, device="openreg")
     compiled(x)
-    openreg.synchronize()
     side = openreg.Stream()
     side.wait_stream(openreg.current_stream())
+    openreg.synchronize()
     with held(side), openreg.stream(side):
         result = compiled(x)
         assert not side.query() and openreg.default_stream().query()

@@ -18,6 +18,7 @@ from torch.utils.dlpack import DLDeviceType
 from torch_openreg._name import DEVICE_NAME
 
 from .device import current_device
+from .races import check_host_read
 from .stream import Event, ExternalStream, Stream, current_stream, default_stream
 
 _torch_dlpack = torch.Tensor.__dlpack__
@@ -52,6 +53,8 @@ def _dlpack(self: torch.Tensor, *, stream: int | None = -1, **arguments: Any) ->
         if stream != -1:
             _order(stream)
         stream = -1
+    else:
+        check_host_read(self, "Tensor.__dlpack__")
     return _torch_dlpack(self, stream=stream, **arguments)
 
 

@@ -106,17 +106,21 @@ def _print_count() -> None:
 
 # ---- Host reads that no operator makes: methods of Tensor that return its memory or its values
 
-_METHODS = ("numpy", "tolist", "__dlpack__")
+_METHODS = ("numpy", "tolist")  # and __dlpack__, in dlpack.py
 _lock = threading.Lock()
 _users = 0
 _replaced: dict[str, Any] = {}
 
 
+def check_host_read(tensor: torch.Tensor, function: str) -> None:
+    if _users and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu":
+        _C.check_host_access(tensor, False, function)
+
+
 def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if type(self) in (torch.Tensor, torch.nn.Parameter) and self.device.type == "cpu":
-            _C.check_host_access(self, False, f"Tensor.{name}")
+        check_host_read(self, f"Tensor.{name}")
         return method(self, *args, **kwargs)
 
     return call
