@@ -124,10 +124,7 @@ bool Executor::poll(std::unique_lock<std::mutex>& lock) {
   if (ready_.load(std::memory_order_relaxed) != 0)
     return false;  // all ready streams are delayed by the schedule
   lock.unlock();
-  if (polling_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) {
-    spin([this] { return has_ready() || lingering_.load(std::memory_order_relaxed) >= max_spinning_; });
-  }
-  polling_.fetch_sub(1, std::memory_order_relaxed);
+  spin([this] { return has_ready(); });
   lock.lock();
   return ready_.load(std::memory_order_relaxed) != 0;
 }

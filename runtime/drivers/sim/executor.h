@@ -6,8 +6,7 @@
 // Note [Spinning]
 // Waking a thread costs more than a small kernel, for both threads. An idle thread therefore spins for a
 // short time before it sleeps. On a machine with two processors, a spinning thread occupies the second one,
-// which the program may need. There, only one thread spins at a time, and a thread that has a stream goes before
-// a thread that looks for one. All spinning threads yield regularly.
+// which the program may need. There, only one thread spins at a time; all spinning threads yield regularly.
 #pragma once
 
 #include "pause.h"
@@ -34,11 +33,15 @@ class Executor {
 
   /// True if a stream is queued.
   bool has_ready() const { return ready_.load(std::memory_order_relaxed) != 0; }
-  /// For a worker that has a stream without work: polls `done` for a short time. See Note [Spinning].
+  /// Polls `done` for a short time. See Note [Spinning].
   template <typename Done>
-  void linger(Done done) {
-    if (lingering_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) spin(done);
-    lingering_.fetch_sub(1, std::memory_order_relaxed);
+  void spin(Done done) {
+    if (spinning_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) {
+      for (int poll = 1; poll <= kPolls && !done(); ++poll) {
+        poll % kPollsBetweenYields == 0 ? std::this_thread::yield() : pause();
+      }
+    }
+    spinning_.fetch_sub(1, std::memory_order_relaxed);
   }
 
  private:
@@ -49,12 +52,6 @@ class Executor {
 
   Executor();
   void work();
-  template <typename Done>
-  static void spin(Done done) {
-    for (int poll = 1; poll <= kPolls && !done(); ++poll) {
-      poll % kPollsBetweenYields == 0 ? std::this_thread::yield() : pause();
-    }
-  }
   Stream* pick(int64_t& earliest_ns);
   Stream* unlink(List& list, Stream* before, Stream* stream);
   bool poll(std::unique_lock<std::mutex>& lock);
@@ -65,8 +62,7 @@ class Executor {
   static constexpr int kPollsBetweenYields = 50;  // about 1 microsecond
 
   const int max_spinning_;
-  std::atomic<int> lingering_{0};  // threads in linger()
-  std::atomic<int> polling_{0};    // threads in poll()
+  std::atomic<int> spinning_{0};
   std::mutex mutex_;  // guards everything below; no lock is taken under it
   std::condition_variable wake_;
   List lists_[kPriorities];    // highest priority first

@@ -36,9 +36,11 @@ Stream::~Stream() {
 // ---- Submission
 
 void Stream::schedule() {
-  State idle = State::kIdle;
-  if (state_.load() != idle || !state_.compare_exchange_strong(idle, State::kReady)) return;
-  Executor::get().enqueue(*this);
+  State state = state_.load();
+  do {
+    if (state != State::kIdle && state != State::kWatched) return;
+  } while (!state_.compare_exchange_weak(state, State::kReady));
+  if (state == State::kIdle) Executor::get().enqueue(*this);
   if (wake_at_.load() != kNever) wake_sleepers();
 }
 
@@ -175,23 +177,30 @@ void Stream::run_as_worker() {
   State ready = State::kReady;
   // A host thread may have claimed the stream, run it and released it.
   if (!state_.compare_exchange_strong(ready, State::kRunning)) return;
-  run_claimed(kNever, Runner::kWorker);
+  do {
+    run_claimed(kNever, Runner::kWorker);
+  } while (watch());
 }
 
-// A program that launches small kernels one by one then pays neither for the executor nor for a change of the
-// state, whose cache line would move between two cores at every launch.
-Operation* Stream::next_for_worker() {
-  Operation* operation = queue_.front();
-  if (operation || current_schedule() != orScheduleAsync) return operation;
+// Saves the cost of the executor for programs that launch small kernels one by one. Several workers may watch
+// a stream; the compare-and-exchange selects the one that gets the work.
+bool Stream::watch() {
+  if (current_schedule() != orScheduleAsync) return false;
+  State idle = State::kIdle;
+  if (!state_.compare_exchange_strong(idle, State::kWatched)) return false;
   Executor& executor = Executor::get();
-  executor.linger([&] { return !queue_.empty() || executor.has_ready(); });
-  return queue_.front();
+  executor.spin(
+      [&] { return state_.load(std::memory_order_relaxed) != State::kWatched || executor.has_ready(); });
+  State watched = State::kWatched;
+  if (state_.compare_exchange_strong(watched, State::kIdle)) return false;
+  State ready = State::kReady;
+  return state_.compare_exchange_strong(ready, State::kRunning);
 }
 
 bool Stream::run_claimed(uint64_t until, Runner runner) {
   const bool as_worker = runner == Runner::kWorker;
   int budget = kSlice;
-  while (Operation* operation = as_worker ? next_for_worker() : queue_.front()) {
+  while (Operation* operation = queue_.front()) {
     const Delay delay = operation->delay;
     if (as_worker && delay.not_before_ns != 0 && now_ns() < delay.not_before_ns) {
       state_.store(State::kReady);

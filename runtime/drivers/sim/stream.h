@@ -4,11 +4,12 @@
 // At most one thread runs the operations of a stream at a time: the thread that set its state to running. It
 // is a worker of the executor, or a host thread that waits for the stream and runs the work. States:
 //   idle     no operation is queued
+//   watched  idle, and a worker is spinning on the state: a submission need not notify the executor
 //   ready    operations are queued and the stream is in the executor's queue; any thread may claim it
-//   running  claimed; a worker keeps its claim for a short time after the last operation
+//   running  claimed
 //   parked   the next operation waits for a record, which makes the stream ready; no thread may claim
 //   offered  the next operation is a turn; only its owner may claim
-// A submission to an idle stream makes it ready. A submission to a running, parked or offered
+// A submission to an idle or watched stream makes it ready. A submission to a running, parked or offered
 // stream leaves the operation to the thread that has the claim. That thread changes the state first and then
 // checks the queue; a submission changes the queue first and then checks the state. So no operation is
 // missed.
@@ -125,7 +126,7 @@ class Stream : public Counted<Stream> {
   Stream* next_waiter = nullptr;  // guarded by the lock of the record that the stream is parked on
 
  private:
-  enum class State : uint32_t { kIdle, kReady, kRunning, kParked, kOffered };
+  enum class State : uint32_t { kIdle, kWatched, kReady, kRunning, kParked, kOffered };
   enum class Runner { kWorker, kWaiter, kSubmitter, kTurnOwner };
   class Frame;
 
@@ -137,8 +138,7 @@ class Stream : public Counted<Stream> {
   void schedule();
 
   bool try_claim();
-  /// The next operation. If there is none, polls for a short time before it returns NULL.
-  Operation* next_for_worker();
+  bool watch();
   bool begin_inline(uint64_t& ticket);
   void end_inline(uint64_t ticket);
   [[nodiscard]] orError_t run_inline(uint64_t ticket, const orKernel& kernel, void* args,

@@ -177,10 +177,14 @@ void Stream::finish(std::unique_ptr<Deferred> deferred, orError_t result, const 
 
 orError_t Stream::run(const orKernel& kernel, void* args, const orObserver* observer) {
   uint64_t ticket = 0;
-  if (begin_inline(ticket)) {
-    const orError_t result = run_inline(ticket, kernel, args, observer);
-    end_inline(ticket);
-    return result;
+  for (int attempt = 0; attempt < kWaitSpins; ++attempt) {
+    if (begin_inline(ticket)) {
+      const orError_t result = run_inline(ticket, kernel, args, observer);
+      end_inline(ticket);
+      return result;
+    }
+    if (!finished(submitted())) break;
+    pause();  // another thread has completed the last operation but not released the claim
   }
   if (running_here()) return run_inline(0, kernel, args, observer);
 
