@@ -166,9 +166,10 @@ def test_error_inputs(name: str) -> None:
         lambda x: torch._foreach_addcmul_([x], [x], [x], [1j]),
         lambda x: x.index_fill_(0, torch.tensor([1], device=x.device), 1j),
         lambda x: torch.linalg.lu_factor(x, pivot=False),
+        lambda x: torch.baddbmm(x, x[None], x[None].bool()),
     ],
-    ids=["lerp", "addcmul", "foreach_lerp", "foreach_addcmul", "index_fill", "lu_factor"],
+    ids=["lerp", "addcmul", "foreach_lerp", "foreach_addcmul", "index_fill", "lu_factor", "baddbmm"],
 )
-def test_numbers_beyond_the_dtype(call: Callable[[torch.Tensor], object]) -> None:
-    """The tensors are larger than those of a dry run."""
+def test_large_arguments(call: Callable[[torch.Tensor], object]) -> None:
+    """A number beyond the dtype, or a wrong dtype. The tensors are larger than those of a dry run."""
     check("", lambda: call(torch.ones(20, 20)), lambda: call(torch.ones(20, 20, device="openreg")))

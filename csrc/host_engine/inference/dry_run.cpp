@@ -104,7 +104,8 @@ bool exceeds_dry_run_size(const OpTraits& traits, const torch::jit::Stack& stack
 // Whether the kernel accepts the same shapes in dtypes that every kernel supports.
 bool accepts_other_dtypes(const c10::OperatorHandle& op, const OpTraits& traits,
                           const torch::jit::Stack& stack) {
-  for (const DryRunArgSpec::Dtypes dtypes : {DryRunArgSpec::Dtypes::Common, DryRunArgSpec::Dtypes::Float}) {
+  using Dtypes = DryRunArgSpec::Dtypes;
+  for (const Dtypes dtypes : {Dtypes::Common, Dtypes::Float, Dtypes::FloatForBool}) {
     if (try_zeros_and_ones(op, traits, stack, {kLargestDim, 0, dtypes}) == DryRunResult::Accepts) {
       return true;
     }

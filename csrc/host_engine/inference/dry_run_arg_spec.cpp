@@ -14,7 +14,8 @@ namespace openreg {
 namespace {
 
 at::ScalarType dtype_for(at::ScalarType dtype, DryRunArgSpec::Dtypes dtypes) {
-  if (dtypes == DryRunArgSpec::Dtypes::AsGiven || dtype == at::kBool) {
+  if (dtypes == DryRunArgSpec::Dtypes::AsGiven ||
+      (dtype == at::kBool && dtypes != DryRunArgSpec::Dtypes::FloatForBool)) {
     return dtype;
   }
   return dtypes == DryRunArgSpec::Dtypes::Common && at::isIntegralType(dtype, /*includeBool=*/false)

@@ -14,8 +14,9 @@ namespace openreg {
 struct DryRunArgSpec {
   enum class Dtypes {
     AsGiven,
-    Common,  // float32 for floating and complex dtypes, int64 for integers
-    Float,   // float32 for all
+    Common,        // float32 for floating and complex dtypes, int64 for integers
+    Float,         // float32 for all but bool
+    FloatForBool,  // float32 for all
   };
 
   int64_t largest_dim = std::numeric_limits<int64_t>::max();  // larger dimensions are cut to this
