@@ -92,6 +92,8 @@ def load(path: Path) -> dict[str, Parts]:
 def save(path: Path, summary: dict[str, Parts]) -> None:
     files = []
     for name in sorted(summary):
-        parts = [f"{json.dumps(part)}: {json.dumps(asdict(summary[name][part]))}" for part in sorted(summary[name])]
+        parts = [
+            f"{json.dumps(part)}: {json.dumps(asdict(summary[name][part]))}" for part in sorted(summary[name])
+        ]
         files.append(f"{json.dumps(name)}: {{" + ",\n  ".join(parts) + "}")
     path.write_text("{\n" + ",\n".join(files) + "\n}\n")
