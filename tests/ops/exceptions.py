@@ -25,15 +25,8 @@ ROUNDED = {
 if RELEASE >= (2, 13):
     ROUNDED |= dict.fromkeys(
         ["nn_functional_linear_cross_entropy_chunked", "nn_functional_linear_cross_entropy_chunked_none"],
-        "another decomposition",
+        "float16: another order of the backward pass",
     )
-# Of these, those that sum numbers of 16 bits in 16 bits on devices other than the CPU: off by 25 %, as on the CPU with
-# the same options. Their values are not compared.
-SUMS_IN_HALF_PRECISION = (
-    {"nn_functional_linear_cross_entropy_chunked", "nn_functional_linear_cross_entropy_chunked_none"}
-    if RELEASE >= (2, 15)
-    else set()
-)
 
 # Prefixes of operators that call LAPACK, whose rounding depends on the alignment of its workspace.
 LAPACK = (

@@ -1,6 +1,7 @@
 """Runs PyTorch's tests on the device and compares the failures with the expected ones.
 
-    python -m upstream CHECKOUT                 every test, except those of torch.distributed
+    python -m upstream CHECKOUT                 every test, except those of torch.compile and torch.distributed
+    python -m upstream CHECKOUT inductor dynamo the tests of torch.compile
     python -m upstream CHECKOUT distributed     the tests of torch.distributed; or of a folder, as distributed/tensor
     python -m upstream CHECKOUT --short         a fixed sample of each file; takes minutes
     python -m upstream CHECKOUT --shard 2/5     the second of five parts
@@ -29,7 +30,7 @@ from upstream.expected import Expected, judge
 from upstream.results import Result, Store
 from upstream.runner import FileRun, Options, Progress, stopping
 from upstream.selection import Selection, parse_shard
-from upstream.suite import TestFile, choose, distributed_files, test_files
+from upstream.suite import TestFile, all_files, choose
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAMPLE = 30
@@ -116,7 +117,7 @@ def update_page(
         known[name] = summary.record(known.get(name, {}), selection.part, counts)
     summary.save(given.summary, known)
     tests = given.checkout / "test"
-    suite = [file.name for file in test_files(tests) + distributed_files(tests)]
+    suite = [file.name for file in all_files(tests)]
     given.page.write_text(report.page(suite, known, expected))
 
 

@@ -29,10 +29,17 @@ COLUMNS = """
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
+# Tables of their own, and the folders of their files.
+SECTIONS = {"torch.compile": ("inductor/", "dynamo/"), "torch.distributed": ("distributed/",)}
+
 
 def row(name: str, counts: Counts) -> str:
     numbers = (counts.passed, *(getattr(counts, owner) for owner in OWNERS), counts.no_reason, counts.skipped)
     return f"| {name} | {counts.torch} | " + " | ".join(str(number or "") for number in numbers) + " |\n"
+
+
+def section_of(file: str) -> str:
+    return next((title for title, folders in SECTIONS.items() if file.startswith(folders)), "")
 
 
 def file_row(name: str, parts: Parts) -> str:
@@ -58,8 +65,9 @@ def reasons(expected: Expected) -> str:
 
 def page(files: list[str], summary: dict[str, Parts], expected: Expected) -> str:
     """`files`: the rows, in order."""
-    distributed = [name for name in files if name.startswith("distributed/")]
-    text = HEAD + table([name for name in files if name not in distributed], summary)
-    if distributed:
-        text += "\n## torch.distributed\n" + table(distributed, summary)
+    text = HEAD
+    for title in ("", *SECTIONS):
+        section = [name for name in files if section_of(name) == title]
+        if section:
+            text += (f"\n## {title}\n" if title else "") + table(section, summary)
     return text + reasons(expected)

@@ -213,6 +213,7 @@ class FileRun:
             file=str(root / self._file.name),
             root=str(root),
             translated=self._file.translated and not self._file.distributed,
+            compiler=self._file.compiler,
             events=-1,
             done=self._store.tests(),
             not_run=self._options.expected.not_run(),

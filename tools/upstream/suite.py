@@ -50,6 +50,27 @@ GENERIC = (
     "profiler",
 )
 
+# Tests of torch.compile, which compile C++ for seconds each. The files of Inductor have a class of tests for accelerators.
+COMPILER = (
+    "inductor/test_torchinductor",
+    "inductor/test_torchinductor_dynamic_shapes",
+    "inductor/test_compiled_optimizers",
+    "inductor/test_control_flow",
+    "inductor/test_indexing",
+    "inductor/test_inductor_freezing",
+    "inductor/test_inplacing_pass",
+    "inductor/test_unbacked_symints",
+    "dynamo/test_activation_checkpointing",
+    "dynamo/test_autograd_function",
+    "dynamo/test_backends",
+    "dynamo/test_ctx_manager",
+    "dynamo/test_dynamo_ops",
+    "dynamo/test_higher_order_ops",
+    "dynamo/test_misc",
+    "dynamo/test_modules",
+    "dynamo/test_unspec",
+)
+
 # Tests of torch.distributed, which take hours. Most start four processes for each test.
 DISTRIBUTED = (
     "distributed/test_backends",
@@ -142,6 +163,10 @@ class TestFile:
     def distributed(self) -> bool:
         return self.name.startswith("distributed/")
 
+    @property
+    def compiler(self) -> bool:
+        return self.name.startswith(("inductor/", "dynamo/"))
+
 
 def _expand(tests: Path, entries: tuple[str, ...]) -> list[TestFile]:
     found: list[str] = []
@@ -154,7 +179,7 @@ def _expand(tests: Path, entries: tuple[str, ...]) -> list[TestFile]:
 
 
 def test_files(tests: Path) -> list[TestFile]:
-    """The files of the suite that exist in this checkout, without the distributed ones."""
+    """The files of the suite that exist in this checkout, without those of the compiler and the distributed ones."""
     translated = [TestFile(f"{name}.py", True) for name in TRANSLATED if (tests / f"{name}.py").is_file()]
     return _expand(tests, GENERIC) + translated
 
@@ -165,11 +190,19 @@ def distributed_files(tests: Path) -> list[TestFile]:
     return [TestFile(name, name in translated) for name in sorted(files)]
 
 
+def compiler_files(tests: Path) -> list[TestFile]:
+    return _expand(tests, COMPILER)
+
+
+def all_files(tests: Path) -> list[TestFile]:
+    return test_files(tests) + compiler_files(tests) + distributed_files(tests)
+
+
 def choose(tests: Path, names: list[str]) -> list[TestFile]:
     """The files with these names; the name of a folder means all files of the suite in it. No names: `test_files`."""
     if not names:
         return test_files(tests)
-    suite = test_files(tests) + distributed_files(tests)
+    suite = all_files(tests)
     chosen: dict[str, TestFile] = {}
     for name in names:
         files = [file for file in suite if file.name == name or file.name.startswith(f"{name.rstrip('/')}/")]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from upstream import compiler_tests
 from upstream.device_tests import pretend_to_be_cuda, run_on_device
 from upstream.distributed_tests import error_of_a_rank
 from upstream.expected import matches
@@ -43,6 +44,7 @@ class Spec:
     file: str  # the path of the test file
     root: str  # test ids are relative to it
     translated: bool  # a test file of torch.cuda
+    compiler: bool  # a test file of torch.compile
     events: int  # the file descriptor to write to
     done: list[str] = field(default_factory=list)  # tests that have a result already
     not_run: list[str] = field(default_factory=list)  # ids and patterns
@@ -144,6 +146,8 @@ def main(path: str) -> int:
     run_on_device()
     if spec.translated:
         pretend_to_be_cuda()
+    if spec.compiler:
+        compiler_tests.run_on_device()
     from torch.testing._internal import common_utils
 
     if hasattr(common_utils, "parse_cmd_line_args"):
