@@ -138,3 +138,24 @@ def test_clones_of_clones_in_a_graph():
         clone.add_(1)
     graph.replay()
     assert values(clone) == [1, 2, 3, 4] and values(source) == [0, 1, 2, 3]
+
+
+aten = torch.ops.aten
+BATCH_NORMS = {
+    "batch_norm": lambda x, mean, var: torch.nn.functional.batch_norm(x, mean, var, training=True),
+    "native_batch_norm": lambda x, mean, var: aten.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5),
+    "_native_batch_norm_legit": lambda x, mean, var: aten._native_batch_norm_legit(
+        x, None, None, mean, var, True, 0.1, 1e-5
+    ),
+    "batch_norm_update_stats": lambda x, mean, var: torch.batch_norm_update_stats(x, mean, var, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", BATCH_NORMS)
+def test_running_statistics_that_no_schema_marks_as_written(name):
+    x = torch.arange(12.0, device="openreg").reshape(4, 3)
+    mean, var = torch.zeros(3, device="openreg"), torch.ones(3, device="openreg")
+    lazy_mean, lazy_var = torch._lazy_clone(mean), torch._lazy_clone(var)
+    BATCH_NORMS[name](x, lazy_mean, lazy_var)
+    assert values(mean) == [0, 0, 0] and values(var) == [1, 1, 1]
+    assert 0 not in values(lazy_mean) and 1 not in values(lazy_var)

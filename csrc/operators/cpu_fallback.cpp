@@ -5,6 +5,7 @@
 
 #include "device/on_device.h"
 #include "diagnostics/op_stats.h"
+#include "operators/unannotated_writes.h"
 #include "random/generator.h"
 #include "random/generator_argument.h"
 
@@ -19,7 +20,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -93,32 +93,17 @@ void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
 }
 
-// Arguments that an operator writes although its schema does not say so. PyTorch's fallback copies back only
-// what the schema says.
-struct UnannotatedWrites {
-  std::string_view name;
-  std::array<size_t, 2> arguments;
-};
-constexpr UnannotatedWrites kRunningStatistics[] = {
-    {"aten::native_batch_norm", {3, 4}},
-    {"aten::batch_norm_update_stats", {1, 2}},
-};
-
-// Replaces such arguments by host tensors. Returns pairs of the device and the host tensor, to copy back.
+// Replaces arguments of unannotated_writes.h by host tensors. Returns pairs of the device and the host tensor, to
+// copy back: PyTorch's fallback copies back only what the schema says.
 c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> move_unannotated_writes(const c10::OperatorHandle& op,
                                                                                torch::jit::Stack& stack) {
   c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> moved;
   const size_t begin = stack.size() - op.schema().arguments().size();
-  for (const UnannotatedWrites& writes : kRunningStatistics) {
-    if (writes.name != op.operator_name().name) {
-      continue;
-    }
-    for (const size_t argument : writes.arguments) {
-      c10::IValue& value = stack[begin + argument];
-      if (value.isTensor() && on_device(value.toTensor())) {
-        moved.emplace_back(value.toTensor(), value.toTensor().cpu());
-        value = moved.back().second;
-      }
+  for (const size_t argument : unannotated_writes(op.operator_name().name)) {
+    c10::IValue& value = stack[begin + argument];
+    if (value.isTensor() && on_device(value.toTensor())) {
+      moved.emplace_back(value.toTensor(), value.toTensor().cpu());
+      value = moved.back().second;
     }
   }
   return moved;

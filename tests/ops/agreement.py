@@ -64,12 +64,15 @@ def over_copy(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor]) -> 
 
 
 def move(leaf: object) -> object:
-    """Moves a tensor to the device with its strides and offset, over a copy of its whole storage."""
+    """Moves a tensor to the device with its strides, offset and conjugate bit, over a copy of its whole storage."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     source = leaf.detach()
-    if leaf.layout != torch.strided or leaf.numel() == 0 or leaf.is_conj() or leaf.is_neg():
+    if leaf.layout != torch.strided or leaf.numel() == 0 or leaf.is_neg():
         return source.to(DEVICE).requires_grad_(leaf.requires_grad)
+    if leaf.is_conj():  # matrix products round differently if they conjugate
+        moved = over_copy(source.conj(), lambda whole: whole.to(DEVICE)).conj()
+        return moved.detach().requires_grad_(leaf.requires_grad)
     return over_copy(source, lambda whole: whole.to(DEVICE)).detach().requires_grad_(leaf.requires_grad)
 
 

@@ -1,6 +1,7 @@
 #include "host_engine/ops/op_traits.h"
 
 #include "common/fork.h"
+#include "operators/unannotated_writes.h"
 #include "random/generator_argument.h"
 
 #include <ATen/core/dispatch/OperatorEntry.h>
@@ -174,6 +175,9 @@ std::unique_ptr<OpTraits> derive_traits(const c10::OperatorHandle& op) {
     traits->written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
     traits->is_out.push_back(argument.is_out());
     traits->value_independent.push_back(!by_value && is_number(argument.type()));
+  }
+  for (const size_t argument : unannotated_writes(op.operator_name().name)) {
+    traits->written[argument] = true;
   }
   for (const c10::Argument& result : schema.returns()) {
     traits->returned.push_back(argument_returned(schema, result));
