@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 
-def run_on_device() -> None:
-    """Call before a test file is imported.
 
-    The files have a class for the CPU, one for GPUs with Triton, and one for MPS, the accelerator without Triton. The
-    device takes the place of the last. The tests of Triton's code are skipped.
+def run_on_device(file: Path) -> None:
+    """Call before the test file is imported.
+
+    Some files have a class for the CPU, one for GPUs with Triton, and one for MPS, the accelerator without Triton; the
+    device takes the place of MPS. In the others it takes the place of the GPU. Tests of Triton's code are skipped.
     """
     import torch
-    from torch.testing._internal import inductor_utils
+    from torch._inductor import config
+    from torch.testing._internal import inductor_utils, triton_utils
 
     name = torch._C._get_privateuse1_backend_name()
     inductor_utils.GPU_TYPE = name
     inductor_utils.HAS_MPS = True
     inductor_utils.HAS_CPU = inductor_utils.RUN_CPU = False
     inductor_utils.HAS_MULTIGPU = torch.get_device_module(name).device_count() > 1
+    inductor_utils.HAS_GPU = triton_utils.HAS_GPU = "HAS_MPS" not in file.read_text()
+    if inductor_utils.HAS_GPU:
+        triton_utils.requires_gpu = lambda test: test
+    # Tests of Triton's code are those of this backend.
+    config.cuda_backend = "cpp"

@@ -147,7 +147,7 @@ def main(path: str) -> int:
     if spec.translated:
         pretend_to_be_cuda()
     if spec.compiler:
-        compiler_tests.run_on_device()
+        compiler_tests.run_on_device(Path(spec.file))
     from torch.testing._internal import common_utils
 
     if hasattr(common_utils, "parse_cmd_line_args"):
