@@ -104,6 +104,8 @@ class OPENREG_EXPORT ProcessGroupOCCL : public c10d::Backend {
   const GroupState& state() const { return *state_; }
   /// Bytes that this rank has read from the memory of other ranks; other data came over Gloo.
   uint64_t bytes_read_from_peers() const { return transport_->peer_memory().bytes_read(); }
+  /// Messages that came through shared memory; the others came over Gloo.
+  uint64_t messages_from_mailbox() const { return transport_->mailbox().received(); }
   /// Aborts all groups; for the exit of the process, which must not wait for other ranks.
   static void abort_all();
 

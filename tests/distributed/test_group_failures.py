@@ -3,8 +3,10 @@
 import contextlib
 import datetime
 import os
+import random
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +21,18 @@ TIMEOUT = 5  # of the groups in these tests, in seconds
 
 def ones(size):
     return torch.ones(size, device=DEVICE)
+
+
+# Collectives before the failure: the first two are over Gloo, and the next ones through shared memory.
+BEFORE = pytest.mark.parametrize("before", [0, 3], ids=["gloo", "shared_memory"])
+
+
+def agree(before):
+    """Calls this many collectives."""
+    tensor = ones(1)
+    for _ in range(before):
+        dist.all_reduce(tensor)
+    torch.openreg.synchronize()
 
 
 NAMES = [
@@ -64,11 +78,10 @@ def start(name, world, size):
     return calls[name]()
 
 
-def call_with_a_dead_peer(rank, world, name, size):
+def call_with_a_dead_peer(rank, world, name, size, before):
     """Rank 1 ends; the others call. Returns the error and the time until it was raised."""
     tensor = ones(1)
-    dist.all_reduce(tensor)
-    torch.openreg.synchronize()
+    agree(before)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.2)
@@ -88,11 +101,13 @@ def call_with_a_dead_peer(rank, world, name, size):
     return (*first, "no error")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dead_rank(name):
+@pytest.mark.parametrize(
+    ("name", "before"), [*((name, 3) for name in NAMES), ("all_reduce", 1), ("barrier", 1)]
+)
+def test_a_dead_rank(name, before):
     size = 200_000
     with Ranks(2, timeout=TIMEOUT) as ranks:
-        ranks.start(call_with_a_dead_peer, name, size)
+        ranks.start(call_with_a_dead_peer, name, size, before)
         ((error, seconds, later),) = ranks.results([0])
     assert re.search(rf"{name}.* #\d+ .*in the process group .* failed on rank 0: ", error) or (
         name in ("send", "recv") and " failed on rank 0: " in error
@@ -102,7 +117,8 @@ def test_a_dead_rank(name):
     assert "cannot be used any more" in later
 
 
-def call_alone(rank, world):
+def call_alone(rank, world, before):
+    agree(before)
     if rank == 1:
         time.sleep(TIMEOUT + 3)
         return "", 0.0
@@ -115,14 +131,16 @@ def call_alone(rank, world):
     return "no error", 0.0
 
 
-def test_a_rank_that_does_not_come():
+@BEFORE
+def test_a_rank_that_does_not_come(before):
     with Ranks(2, timeout=TIMEOUT) as ranks:
-        error, seconds = ranks.run(call_alone)[0]
+        error, seconds = ranks.run(call_alone, before)[0]
     assert "timed out" in error and "rank 1" in error and "all_reduce" in error, error
     assert TIMEOUT - 1 < seconds < TIMEOUT + 2
 
 
-def mismatched(rank, world, case):
+def mismatched(rank, world, case, before):
+    agree(before)
     calls = {
         "sizes": lambda: dist.all_reduce(ones(100_000 if rank else 100)),
         "large sizes": lambda: dist.all_reduce(ones(100_000 if rank else 200_000)),
@@ -140,12 +158,13 @@ def mismatched(rank, world, case):
     return "no error"
 
 
+@BEFORE
 @pytest.mark.parametrize(
     "case", ["sizes", "large sizes", "dtypes", "operations", "reductions", "roots", "messages"]
 )
-def test_ranks_that_do_not_match(case):
+def test_ranks_that_do_not_match(case, before):
     with Ranks(2, timeout=TIMEOUT) as ranks:
-        errors = ranks.run(mismatched, case)
+        errors = ranks.run(mismatched, case, before)
     if case == "messages":  # the sender is done before the receiver sees the size
         errors = errors[:1]
         assert "12000 bytes" in errors[0] and "1200 bytes" in errors[0], errors
@@ -176,7 +195,8 @@ def test_a_reported_failure_does_not_return():
         assert ranks.run(continue_with_a_new_group) == [(200.0, 200.0)] * 2
 
 
-def abort(rank, world):
+def abort(rank, world, before):
+    agree(before)
     if rank == 1:
         time.sleep(2)
         return "", 0.0
@@ -193,11 +213,59 @@ def abort(rank, world):
     return "no error", 0.0
 
 
-def test_abort():
+@BEFORE
+def test_abort(before):
     with Ranks(2, timeout=30) as ranks:
-        ranks.start(abort)
+        ranks.start(abort, before)
         error, seconds = ranks.results()[0]
     assert "aborted" in error and seconds < 2, error
+
+
+def own_inbox():
+    """The path of the memory where this process gets messages."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the folder
+            if "openreg_occl" in os.readlink(f"/proc/self/fd/{descriptor}"):
+                return f"/proc/{os.getpid()}/fd/{descriptor}"
+    raise AssertionError("this process has no inbox")
+
+
+def write_random_bytes(path, seed, ended):
+    chance = random.Random(seed)
+    with open(path, "r+b", buffering=0) as inbox:
+        size = os.fstat(inbox.fileno()).st_size
+        while not ended.wait(0.0001):
+            inbox.seek(chance.randrange(size))
+            inbox.write(chance.randbytes(min(chance.choice((1, 8, 100)), size - inbox.tell())))
+
+
+def call_while_memory_changes(rank, world, seed):
+    """A thread of rank 1 writes to the memory where rank 0 gets messages. Returns the error."""
+    agree(1)
+    inboxes = [None, None]
+    dist.all_gather_object(inboxes, own_inbox())
+    ended = threading.Event()
+    writer = threading.Thread(target=write_random_bytes, args=(inboxes[0], seed, ended))
+    if rank == 1:
+        writer.start()
+    try:
+        agree(20_000)
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        ended.set()
+        if rank == 1:
+            writer.join()
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_bytes_in_the_shared_memory(seed):
+    """An error, and no crash."""
+    with Ranks(2, timeout=TIMEOUT) as ranks:
+        errors = ranks.run(call_while_memory_changes, seed)
+    assert "all_reduce" in errors[0], errors
+    assert all("failed on rank" in error for error in errors if error), errors
 
 
 def train_with_a_dead_peer(rank, world):

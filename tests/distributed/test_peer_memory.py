@@ -1,4 +1,5 @@
-"""Ranks on one machine read large data from the memory of each other; without it, everything is over Gloo."""
+"""Ranks on one machine exchange messages through shared memory, and read data that does not fit into them from the
+memory of each other; without it, everything is over Gloo."""
 
 import os
 
@@ -9,7 +10,7 @@ from test_collectives import DEVICE, expected_reduction, on_device, values
 
 SIZE = 1_000_003  # elements; not divisible by the number of ranks
 NUMBER = 4  # bytes of an element
-LEAST = 65536  # bytes that are read and not sent
+LEAST = 564  # bytes that are read, and not part of a message
 
 
 @pytest.fixture(params=["two", "four"])
@@ -19,6 +20,10 @@ def ranks(request):
 
 def bytes_read(group):
     return group._get_backend(torch.device(DEVICE))._bytes_read_from_peers
+
+
+def messages(group):
+    return group._get_backend(torch.device(DEVICE))._messages_from_mailbox
 
 
 def full(number):
@@ -34,22 +39,22 @@ def read_if_large(counts):
     return sum(count * NUMBER for count in counts if count * NUMBER >= LEAST)
 
 
-def all_reduce(group, rank, world, size):
-    tensor = on_device(values(rank, size))
-    dist.all_reduce(tensor, group=group)
-    assert torch.equal(tensor.cpu(), expected_reduction(world, size, torch.float32, "SUM"))
-    parts = [part_of(other, world, size) for other in range(world)]
-    shared = [count for other, count in enumerate(parts) if other != rank]
-    return read_if_large([parts[rank]] * (world - 1) + shared)
-
-
 def large_all_reduce(group, rank, world):
-    return all_reduce(group, rank, world, SIZE)
+    """A rank reads its part of all ranks, and then the reduced parts of the others."""
+    tensor = on_device(values(rank, SIZE))
+    dist.all_reduce(tensor, group=group)
+    assert torch.equal(tensor.cpu(), expected_reduction(world, SIZE, torch.float32, "SUM"))
+    parts = [part_of(other, world, SIZE) for other in range(world)]
+    return NUMBER * (parts[rank] * (world - 1) + SIZE - parts[rank])
 
 
-def all_reduce_around_the_limit(group, rank, world):
-    """The parts of some ranks are read, and those of others are sent."""
-    return all_reduce(group, rank, world, world * LEAST // NUMBER - 1)
+def small_all_reduce(group, rank, world):
+    """Every rank gets the values of all ranks: once in the messages, and once with an element too many."""
+    for size in (LEAST // NUMBER - 1, LEAST // NUMBER):
+        tensor = on_device(values(rank, size))
+        dist.all_reduce(tensor, group=group)
+        assert torch.equal(tensor.cpu(), expected_reduction(world, size, torch.float32, "SUM"))
+    return (world - 1) * LEAST
 
 
 def broadcast(group, rank, world):
@@ -99,7 +104,7 @@ def all_to_all(group, rank, world):
 
 COLLECTIVES = (
     large_all_reduce,
-    all_reduce_around_the_limit,
+    small_all_reduce,
     broadcast,
     reduce,
     all_gather,
@@ -190,6 +195,32 @@ def many_at_once(rank, world):
 
 def test_groups_read_at_the_same_time(ranks):
     assert min(ranks.run(many_at_once)) > SIZE * NUMBER
+
+
+def small_collectives(rank, world, disabled):
+    if rank in disabled:
+        os.environ["OPENREG_P2P_DISABLE"] = "1"
+    try:
+        group = dist.new_group(backend="openreg:occl")
+    finally:
+        os.environ.pop("OPENREG_P2P_DISABLE", None)
+    counts = []
+    for step in range(50):
+        tensor = on_device(values(rank + step, 100))
+        dist.all_reduce(tensor, group=group)
+        assert torch.equal(tensor.cpu(), sum(values(other + step, 100) for other in range(world)))
+        counts.append(messages(group))
+    dist.destroy_process_group(group)
+    return counts
+
+
+@pytest.mark.parametrize("disabled", [(), (0,), (0, 1, 2, 3)], ids=["none", "one", "all"])
+def test_messages_are_in_shared_memory(ranks, disabled):
+    """From the third collective on: the first message has the address, and the second one announces the change."""
+    for rank, counts in enumerate(ranks.run(small_collectives, disabled)):
+        others = [other for other in range(ranks.size) if other != rank and other not in disabled]
+        each = 0 if rank in disabled else len(others)
+        assert counts == [0, 0] + [each * step for step in range(1, 49)]
 
 
 def wrong_setting(rank, world):

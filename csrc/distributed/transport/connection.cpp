@@ -8,6 +8,9 @@
 namespace openreg::distributed {
 namespace {
 
+constexpr const char* kSend = "send to";
+constexpr const char* kReceive = "receive from";
+
 at::Tensor as_tensor(const Bytes& bytes) {
   return at::from_blob(
       bytes.data, {static_cast<int64_t>(bytes.size)}, [owner = bytes.owner](void*) {}, at::kByte);
@@ -56,15 +59,21 @@ Pending::~Pending() {
 }
 
 void Pending::send(int peer, int tag, const Bytes& bytes) {
-  add(peer, "send to", bytes,
+  add(peer, kSend, bytes,
       [&](std::vector<at::Tensor>& tensors) { return connection_.gloo_->send(tensors, peer, tag); });
 }
 
 void Pending::recv(int peer, int tag, const Bytes& bytes) {
-  add(peer, "receive from", bytes, [&](std::vector<at::Tensor>& tensors) {
+  add(peer, kReceive, bytes, [&](std::vector<at::Tensor>& tensors) {
     return peer == kAnyRank ? connection_.gloo_->recvAnysource(tensors, tag)
                             : connection_.gloo_->recv(tensors, peer, tag);
   });
+}
+
+void Pending::recv(int peer, c10::intrusive_ptr<c10d::Work> work) {
+  std::lock_guard lock(connection_.mutex_);
+  connection_.check_not_aborted();
+  operations_.push_back({peer, kReceive, std::move(work)});
 }
 
 int Pending::wait(size_t end) {
@@ -72,7 +81,7 @@ int Pending::wait(size_t end) {
   // By index: abort() may read the vector at the same time.
   for (; next_ < std::min(end, operations_.size()); ++next_) {
     Operation& operation = operations_[next_];
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline_ - Clock::now());
+    const auto left = std::chrono::ceil<Milliseconds>(deadline_ - Clock::now());
     bool completed = false;
     try {
       completed = operation.work->wait(std::max(left, Milliseconds(1)));

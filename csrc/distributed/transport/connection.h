@@ -54,6 +54,8 @@ class Pending {
 
   void send(int peer, int tag, const Bytes& bytes);
   void recv(int peer, int tag, const Bytes& bytes);
+  /// A receive from `peer` that is not over Gloo.
+  void recv(int peer, c10::intrusive_ptr<c10d::Work> work);
   size_t count() const { return operations_.size(); }
   /// Waits for the first `end` operations; returns the source of the last one. Throws with the rank that is
   /// missing after the timeout of the call, or when a peer has ended.

@@ -38,8 +38,8 @@ struct Call {
 std::string to_string(const Call& call);
 
 struct Message {
-  static constexpr size_t kInlineBytes = 576;
-  static constexpr uint32_t kMagic = 0x4f434332;
+  static constexpr size_t kInlineBytes = 560;
+  static constexpr uint32_t kMagic = 0x4f434333;
 
   uint32_t magic = kMagic;
   char name[36] = {};
@@ -55,6 +55,8 @@ struct Message {
   uint64_t location = 0;             // of the bytes to the receiver, in the memory of the sender
   uint64_t own_location = 0;         // of the sender's bytes to itself
   uint64_t reads_receiver = 0;       // 1: the sender can read the memory of the receiver
+  int64_t inbox = -1;                // of the sender: a file descriptor; Note [Mailboxes]
+  uint64_t uses_inbox = 0;           // 1: all that follows is in the inbox of the receiver
   char tensors[96] = {};
   char site[192] = {};
   unsigned char data[kInlineBytes] = {};  // the bytes to the receiver, if they fit

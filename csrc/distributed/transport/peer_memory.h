@@ -36,6 +36,7 @@ class PeerMemory {
 
   /// The address that a rank has sent.
   void set_address(int peer, const Address& address);
+  const Address& address(int peer) const { return peers_[static_cast<size_t>(peer)]; }
   /// Tries to read the token of the rank.
   bool can_read(int peer) const;
   /// Throws DistBackendError if the process has ended, or if the rank has withdrawn its address.

@@ -20,10 +20,6 @@ constexpr int kReadTag = 4;
 constexpr int kFirstTag = 5;
 constexpr int kLastUserTag = (INT32_MAX - kFirstTag) / 2 - 1;
 
-// Data of at least this many bytes is read from the memory of the other rank. Less costs more to read than to
-// send, because of the notice.
-constexpr size_t kReadBytes = size_t{64} << 10;
-
 template <typename T>
 Bytes bytes_of_struct(T& value) {
   return {&value, sizeof(value), {}};
@@ -52,7 +48,8 @@ Transport::Transport(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size,
       rank_(rank),
       size_(size),
       loopback_(rank),
-      peer_memory_(size, peer_memory) {
+      peer_memory_(size, peer_memory),
+      mailbox_(rank, size, peer_memory_) {
   for (auto& set : buffers_) set.resize(static_cast<size_t>(size));
 }
 
@@ -80,6 +77,8 @@ class Transport::Exchange {
       if (peer == transport_.rank_) continue;
       check_match(transport_.rank_, mine[peer], peer, theirs[peer]);
       transport_.peer_memory_.set_address(peer, theirs[peer].memory);
+      mailbox().connect(peer, theirs[peer].inbox, transport_.peer_memory_);
+      if (theirs[peer].uses_inbox != 0) mailbox().use_for_receives(peer);
     }
   }
 
@@ -90,17 +89,27 @@ class Transport::Exchange {
   // withdraws its address before its memory can change, so that the others fail, too.
 
   /// This rank reads data of `size` bytes from the memory of the peer.
-  bool reads(int peer, size_t size) const { return mine[peer].reads_receiver != 0 && size >= kReadBytes; }
+  bool reads(int peer, size_t size) const {
+    return mine[peer].reads_receiver != 0 && size > Message::kInlineBytes;
+  }
   /// The peer reads data of `size` bytes from the memory of this rank.
   bool is_read_by(int peer, size_t size) const {
-    return theirs[peer].reads_receiver != 0 && size >= kReadBytes;
+    return theirs[peer].reads_receiver != 0 && size > Message::kInlineBytes;
   }
 
   void read(int peer, uint64_t location, const Bytes& target) {
     transport_.peer_memory_.read(peer, location, target.data, target.size);
   }
-  void notify(int peer, int tag) { notices.send(peer, tag, notice(0, peer)); }
-  void expect(int peer, int tag) { notices.recv(peer, tag, notice(tag == kReadTag ? 1 : 2, peer)); }
+  void notify(int peer, int tag) { send_small(notices, peer, tag, notice(0, peer)); }
+  void expect(int peer, int tag) { recv_small(notices, peer, tag, notice(tag == kReadTag ? 1 : 2, peer)); }
+
+  void send_message(int peer) {
+    mine[peer].inbox = mailbox().descriptor();
+    mine[peer].uses_inbox = mailbox().is_connected(peer) ? 1 : 0;
+    send_small(pending, peer, kMessageTag, bytes_of_struct(mine[peer]));
+    if (mine[peer].uses_inbox != 0) mailbox().use_for_sends(peer);
+  }
+  void recv_message(int peer) { recv_small(pending, peer, kMessageTag, bytes_of_struct(theirs[peer])); }
 
   const std::vector<Bytes> to;
   const std::vector<Bytes> from;
@@ -108,6 +117,21 @@ class Transport::Exchange {
   std::vector<Message> theirs;
 
  private:
+  Mailbox& mailbox() { return transport_.mailbox_; }
+  void send_small(Pending& operations, int peer, int tag, const Bytes& bytes) {
+    if (mailbox().sends_to(peer)) {
+      mailbox().send(peer, tag, bytes);
+    } else {
+      operations.send(peer, tag, bytes);
+    }
+  }
+  void recv_small(Pending& operations, int peer, int tag, const Bytes& bytes) {
+    if (mailbox().receives_from(peer)) {
+      operations.recv(peer, mailbox().recv(peer, tag, bytes));
+    } else {
+      operations.recv(peer, tag, bytes);
+    }
+  }
   Bytes notice(size_t kind, int peer) {
     return bytes_of_struct(notice_bytes_[kind * to.size() + static_cast<size_t>(peer)]);
   }
@@ -126,7 +150,7 @@ std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vec
   auto exchange = std::make_shared<Exchange>(*this, call, std::move(to), std::move(from));
   try {
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_) exchange->pending.recv(peer, kMessageTag, bytes_of_struct(exchange->theirs[peer]));
+      if (peer != rank_) exchange->recv_message(peer);
     }
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
@@ -136,10 +160,10 @@ std::shared_ptr<Transport::Exchange> Transport::begin(const Call& call, std::vec
       message.memory = peer_memory_.own();
       message.location = reinterpret_cast<uint64_t>(bytes.data);
       message.own_location = reinterpret_cast<uint64_t>(exchange->to[rank_].data);
-      const bool large = std::max(bytes.size, exchange->from[peer].size) >= kReadBytes;
+      const bool large = std::max(bytes.size, exchange->from[peer].size) > Message::kInlineBytes;
       message.reads_receiver = large && peer_memory_.can_read(peer) ? 1 : 0;
       if (bytes.size <= Message::kInlineBytes) std::memcpy(message.data, bytes.data, bytes.size);
-      exchange->pending.send(peer, kMessageTag, bytes_of_struct(message));
+      exchange->send_message(peer);
     }
   } catch (...) {
     keep(std::move(exchange));

@@ -1,5 +1,5 @@
-// Moves bytes between the ranks of a group: over Gloo, or, large data of collectives on the same machine, by
-// reading the memory of the other process.
+// Moves bytes between the ranks of a group: over Gloo, or, in collectives on the same machine, through shared
+// memory (small data) and by reading the memory of the other process (large data).
 //
 // All functions block, and throw with the rank that is missing, after the timeout of the call or when a peer
 // has ended. After an exception the group cannot be used any more: other ranks or Gloo may still access the
@@ -12,6 +12,7 @@
 #include "distributed/transport/bytes.h"
 #include "distributed/transport/connection.h"
 #include "distributed/transport/loopback.h"
+#include "distributed/transport/mailbox.h"
 #include "distributed/transport/message.h"
 #include "distributed/transport/peer_memory.h"
 
@@ -40,6 +41,7 @@ class Transport {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const PeerMemory& peer_memory() const { return peer_memory_; }
+  const Mailbox& mailbox() const { return mailbox_; }
 
   /// An exchange in progress: sends to[i] to rank i and receives from[i] from rank i, for all other ranks;
   /// copies to[rank()] into from[rank()].
@@ -89,6 +91,7 @@ class Transport {
   const int size_;
   Loopback loopback_;
   PeerMemory peer_memory_;  // of the exchange
+  Mailbox mailbox_;         // of the exchange
   // Of finish_in_pieces, by set and rank. Kept: fresh memory costs a page fault for each page.
   std::array<std::vector<at::Tensor>, 2> buffers_;
 };

@@ -65,6 +65,7 @@ void define_classes(py::module_ m) {
                                                                      c10d.attr("Backend"))
       .def_property_readonly("options", [](ProcessGroupOCCL& self) { return self.options(); })
       .def_property_readonly("_bytes_read_from_peers", &ProcessGroupOCCL::bytes_read_from_peers)
+      .def_property_readonly("_messages_from_mailbox", &ProcessGroupOCCL::messages_from_mailbox)
       .def("perform_nocolor_split", [](ProcessGroupOCCL&, const py::object&) {})
       .def("flight_records", &flight_records);
   m.def("_create_process_group", &create);

@@ -71,7 +71,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def _reads_peers() -> bool:
-    """Whether ranks on one machine read the memory of each other. ``OPENREG_P2P_DISABLE=1`` forbids it."""
+    """Whether ranks on one machine share memory and read that of each other. ``OPENREG_P2P_DISABLE=1`` forbids it."""
     value = os.environ.get(P2P_DISABLE, "0")
     if value not in ("0", "1"):
         raise ValueError(f"{P2P_DISABLE} is {value!r}: expected 0 or 1")
