@@ -57,3 +57,48 @@ def test_copies_between_devices_honor_conjugate_and_negative_views(view):
     target = torch.empty(2, dtype=torch.cfloat, device="openreg:1")
     target.copy_(view(source.to("openreg:0")))
     assert torch.equal(target.cpu(), view(source).resolve_conj().resolve_neg())
+
+
+PLACES = {
+    "to_device": ("openreg:0", lambda source: source),
+    "pinned_to_device": ("openreg:0", lambda source: source.pin_memory()),
+    "within_device": ("openreg:0", lambda source: source.to("openreg:0")),
+    "between_devices": ("openreg:0", lambda source: source.to("openreg:1")),
+    "to_host": ("cpu", lambda source: source.to("openreg:0")),
+}
+each_place = pytest.mark.parametrize("place", PLACES)
+each_blocking = pytest.mark.parametrize("non_blocking", [False, True])
+
+
+@each_place
+@each_blocking
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [((4,), (1,)), ((4,), ()), ((3, 4), (4,)), ((3, 4), (1, 4)), ((3, 4), (3, 1)), ((2, 3, 4), (3, 1))],
+)
+def test_copies_broadcast(place, non_blocking, dtype, target, source):
+    device, put = PLACES[place]
+    values = torch.randn(source).to(dtype)
+    # Followed by elements that a copy of too many bytes would change.
+    memory = torch.zeros(100, device=device)
+    part = memory[: torch.Size(target).numel()].view(target)
+    part.copy_(put(values), non_blocking=non_blocking)
+    torch.openreg.synchronize("openreg:0")
+    torch.openreg.synchronize("openreg:1")
+    assert torch.equal(part.cpu(), values.expand(target).float())
+    assert not memory[part.numel() :].any()
+
+
+@each_place
+@each_blocking
+@pytest.mark.parametrize(
+    ("target", "source"), [((4,), (3,)), ((4,), (8,)), ((4,), (0,)), ((3, 4), (4, 3)), ((4,), (1, 4))]
+)
+def test_copies_of_other_sizes_are_refused(place, non_blocking, target, source):
+    device, put = PLACES[place]
+    there = torch.zeros(target, device=device)
+    with pytest.raises(RuntimeError, match="The size of tensor a|doesn't match the broadcast shape"):
+        there.copy_(put(torch.ones(source)), non_blocking=non_blocking)
+    torch.openreg.synchronize()
+    assert not there.cpu().any()

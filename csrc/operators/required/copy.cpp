@@ -33,8 +33,8 @@ namespace openreg {
 namespace {
 
 bool same_bytes(const at::Tensor& dst, const at::Tensor& src) {
-  return dst.dtype() == src.dtype() && dst.strides() == src.strides() && dst.is_non_overlapping_and_dense() &&
-         dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
+  return dst.dtype() == src.dtype() && dst.sizes() == src.sizes() && dst.strides() == src.strides() &&
+         dst.is_non_overlapping_and_dense() && dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
 }
 
 // Whether the kernel will warn that it discards imaginary parts. It warns once per process.
@@ -57,7 +57,7 @@ bool is_arithmetic(const at::Tensor& tensor) {
 // the host.
 void copy_without_view(const at::Tensor& dst, const at::Tensor& src, c10::DeviceIndex device) {
   const bool on_one_device = on_device(dst) && on_device(src);
-  if (on_one_device && dst.sizes() == src.sizes() && same_bytes(dst, src)) {
+  if (on_one_device && same_bytes(dst, src)) {
     OR_CHECK(orMemcpyAsync(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes(), orMemcpyDeviceToDevice,
                            current_stream_handle(device)));
     return;
