@@ -98,7 +98,7 @@ def test_copies_broadcast(place, non_blocking, dtype, target, source):
 def test_copies_of_other_sizes_are_refused(place, non_blocking, target, source):
     device, put = PLACES[place]
     there = torch.zeros(target, device=device)
-    with pytest.raises(RuntimeError, match="The size of tensor a|doesn't match the broadcast shape"):
+    with pytest.raises(RuntimeError, match=r"The size of tensor a|doesn't match the broadcast shape"):
         there.copy_(put(torch.ones(source)), non_blocking=non_blocking)
     torch.openreg.synchronize()
     assert not there.cpu().any()
