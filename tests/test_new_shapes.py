@@ -34,6 +34,44 @@ def test_argument_errors_do_not_depend_on_earlier_calls(rows, order):
     assert "p" in outcomes[3] and outcomes[3] != "launched"
 
 
+MASK, INDICES = torch.tensor([True, False, True]), torch.tensor([0, 2])
+FILLS = {
+    "fill_": lambda x, value: x.fill_(value),
+    "masked_fill_": lambda x, value: x.masked_fill_(MASK.to(x.device), value),
+    "masked_fill_ with a tensor": lambda x, value: x.masked_fill_(MASK.to(x.device), torch.tensor(value)),
+    "index_fill_": lambda x, value: x.index_fill_(0, INDICES.to(x.device), value),
+    "scatter_": lambda x, value: x.scatter_(0, INDICES.to(x.device), value),
+    "foreach_add_": lambda x, value: torch._foreach_add_([x], [value]),
+}
+
+
+def outcome(fill, dtype, device, value):
+    try:
+        FILLS[fill](torch.zeros(3, dtype=dtype, device=device), value)
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (torch.float32, (1 + 0j, 1 + 1j, 2 + 0j, 1j)),
+        (torch.float16, (6e4, 65519.0, 7e4, 65504.0, 1e25)),
+        (torch.uint8, (200, 255, 256, 300.0, 1e18, 1e19, 1e25, 100)),
+        (torch.int64, (1e18, 1e19, 3e38, float("inf"), 1.0)),
+        (torch.bfloat16, (3.389e38, 3.4e38, 1.0)),
+    ],
+    ids=str,
+)
+def test_errors_of_numbers_do_not_depend_on_earlier_numbers(fill, dtype, values):
+    """The kernels convert the number to the dtype, which raises at the call if it does not fit."""
+    for value in values:
+        assert outcome(fill, dtype, "openreg", value) == outcome(fill, dtype, "cpu", value), value
+    torch.openreg.synchronize()
+
+
 def test_training_step_does_not_import_dynamo():
     """Meta kernels in Python import hundreds of modules at their first call."""
     execute(

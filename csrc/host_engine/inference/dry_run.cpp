@@ -77,11 +77,11 @@ bool has_string(const OpTraits& traits, const torch::jit::Stack& stack) {
                      [](const IValue& value) { return value.isString(); });
 }
 
-// Whether an argument is a number that few dtypes can hold: the kernel throws when it converts the number.
+// Whether an argument is a number that no integer holds: the kernel throws when it converts the number.
 bool has_wide_number(const OpTraits& traits, const torch::jit::Stack& stack) {
+  constexpr auto kWidest = static_cast<double>(std::numeric_limits<int64_t>::max());
   const auto is_wide = [](const IValue& value) {
-    return value.isComplexDouble() ||
-           (value.isDouble() && !(std::abs(value.toDouble()) <= std::numeric_limits<float>::max()));
+    return value.isComplexDouble() || (value.isDouble() && !(std::abs(value.toDouble()) < kWidest));
   };
   return std::any_of(
       stack.end() - static_cast<ptrdiff_t>(traits.arguments), stack.end(), [&](const IValue& value) {

@@ -37,9 +37,9 @@ enum Kind : int64_t {
 
 // Limits that decide whether an operator accepts a number: zero, the largest probability, and the ranges of
 // the dtypes.
-constexpr std::array<double, 14> kLargest{0,          1,          127,           128,          255,
-                                          32767,      32768,      65504,         65535,        2147483647,
-                                          2147483648, 4294967295, 9223372036e+9, 3.4028235e+38};
+constexpr auto kLargest = std::to_array<double>({0, 1, 127, 128, 240, 255, 448, 32767, 32768, 57344, 65504,
+                                                 65535, 2147483647, 2147483648, 4294967295, 9223372036e+9,
+                                                 1844674407e+10, 3.3895313e+38, 3.4028235e+38});
 
 // Process-wide settings that every call depends on: the default dtype, and the deterministic mode.
 int64_t global_settings() {
@@ -53,14 +53,8 @@ int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
 
-// A number as a word of a key. `value_independent`: the word holds only the sign and the width class
-// (kLargest), which decide whether the operator accepts the number. A number that changes with every call
-// then does not miss the cache every time.
-int64_t number_word(const c10::IValue& number, bool value_independent) {
-  if (!value_independent) {
-    return number.isInt() ? number.toInt() : std::bit_cast<int64_t>(number.toDouble());
-  }
-  const double value = number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
+// The sign and the width class (kLargest), which decide whether an operator accepts the number.
+int64_t range_word(double value) {
   int64_t width = 0;
   for (const double largest : kLargest) {
     if (C10_LIKELY(std::abs(value) <= largest)) {
@@ -69,6 +63,16 @@ int64_t number_word(const c10::IValue& number, bool value_independent) {
     ++width;
   }
   return (value < 0 ? 1 : 0) | (width << 1);
+}
+
+// Numbers as words of a key. `value_independent`: the words hold only the ranges. A number that changes with
+// every call then does not miss the cache every time.
+int64_t number_word(double number, bool value_independent) {
+  return value_independent ? range_word(number) : std::bit_cast<int64_t>(number);
+}
+
+int64_t number_word(int64_t number, bool value_independent) {
+  return value_independent ? range_word(static_cast<double>(number)) : number;
 }
 
 }  // namespace
@@ -116,7 +120,13 @@ bool LaunchKey::add(const at::Tensor& tensor) {
                        (impl->is_neg() ? 1 << 10 : 0) | (impl->dim() << 12);
   if (impl->device_type() != kDevice) {
     words_.push_back(word(kHostNumber, bits));
-    return impl->device_type() == c10::kCPU && impl->dim() == 0 && !written_;
+    const bool is_number = impl->device_type() == c10::kCPU && impl->dim() == 0 && !written_;
+    if (is_number && !impl->is_wrapped_number()) {  // some kernels convert its value
+      const c10::complex<double> value = tensor.item().toComplexDouble();
+      words_.push_back(range_word(value.real()));
+      words_.push_back(range_word(value.imag()));
+    }
+    return is_number;
   }
   if (C10_UNLIKELY(impl->key_set().has_any(
                        c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
@@ -147,10 +157,10 @@ bool LaunchKey::add(const c10::IValue& value, bool value_independent) {
     words_.push_back(word(kNone));
   } else if (value.isInt()) {
     words_.push_back(word(kInt));
-    words_.push_back(number_word(value, value_independent));
+    words_.push_back(number_word(value.toInt(), value_independent));
   } else if (value.isDouble()) {
     words_.push_back(word(kDouble));
-    words_.push_back(number_word(value, value_independent));
+    words_.push_back(number_word(value.toDouble(), value_independent));
   } else if (value.isBool()) {
     words_.push_back(word(kBool, value_independent ? 0 : value.toBool()));
   } else if (value.isIntList()) {
@@ -181,10 +191,8 @@ bool LaunchKey::add(const c10::IValue& value, bool value_independent) {
     }
   } else if (value.isComplexDouble()) {
     words_.push_back(word(kComplex));
-    if (!value_independent) {
-      words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().real()));
-      words_.push_back(std::bit_cast<int64_t>(value.toComplexDouble().imag()));
-    }
+    words_.push_back(number_word(value.toComplexDouble().real(), value_independent));
+    words_.push_back(number_word(value.toComplexDouble().imag(), value_independent));
   } else if (value.isBoolList()) {
     const auto list = value.toBoolList();
     words_.push_back(word(kBools, static_cast<int64_t>(list.size())));

@@ -154,13 +154,15 @@ bool checks::masked_scatter(const IValue* arguments) {
 bool checks::masked_fill(const IValue* arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
-  if (arguments[2].isScalar()) {
-    at::empty({1}, self.options().device(c10::kCPU)).fill_(arguments[2].toScalar());  // throws on overflow
+  const IValue& value = arguments[2];
+  const bool on_host = value.isScalar() || (value.toTensor().is_cpu() && value.toTensor().dim() == 0);
+  if (on_host) {  // throws on overflow
+    at::empty({1}, self.options().device(c10::kCPU))
+        .fill_(value.isScalar() ? value.toScalar() : value.toTensor().item());
   }
   return mask.scalar_type() != at::kBool || !at::is_expandable_to(mask.sizes(), self.sizes()) ||
-         (arguments[2].isTensor() &&
-          (arguments[2].toTensor().dim() != 0 ||
-           !at::canCast(arguments[2].toTensor().scalar_type(), self.scalar_type())));
+         (value.isTensor() &&
+          (value.toTensor().dim() != 0 || !at::canCast(value.toTensor().scalar_type(), self.scalar_type())));
 }
 
 bool checks::embedding_renorm(const IValue* arguments) {
