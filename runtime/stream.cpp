@@ -150,7 +150,7 @@ orError_t orStreamGetPending(orStream_t stream, uint64_t* count) {
     const orDriver& driver = runtime.driver();
     if (driver.stream_pending) return from_driver(driver.stream_pending(pin->driver, count));
     const orError_t result = from_driver(driver.stream_query(pin->driver));
-    if (result != orSuccess && result != orErrorNotReady) return result;
+    if (result != orSuccess && result != orErrorNotReady && result != orErrorKernelFailed) return result;
     *count = result == orErrorNotReady ? 1 : 0;
     return orSuccess;
   });

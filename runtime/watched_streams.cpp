@@ -84,7 +84,7 @@ void WatchedStreams::waits(orEvent_t event, const EventInfo& info, const StreamI
                            Runtime& runtime) {
   Entry entry{.kind = Entry::Kind::kWait, .site = hooked_text(&orWatchdogHooks::site)};
   const bool of_process = info.flags & orEventInterprocess;
-  if (of_process && runtime.driver().event_query(info.driver) == orSuccess) return;
+  if (of_process && runtime.driver().event_query(info.driver) != orErrorNotReady) return;
   std::lock_guard lock(mutex_);
   if (!on()) return;
   if (const auto record = records_.find(event); record != records_.end()) {

@@ -143,7 +143,9 @@ def test_clones_of_clones_in_a_graph():
 aten = torch.ops.aten
 BATCH_NORMS = {
     "batch_norm": lambda x, mean, var: torch.nn.functional.batch_norm(x, mean, var, training=True),
-    "native_batch_norm": lambda x, mean, var: aten.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5),
+    "native_batch_norm": lambda x, mean, var: aten.native_batch_norm(
+        x, None, None, mean, var, True, 0.1, 1e-5
+    ),
     "_native_batch_norm_legit": lambda x, mean, var: aten._native_batch_norm_legit(
         x, None, None, mean, var, True, 0.1, 1e-5
     ),

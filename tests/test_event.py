@@ -166,3 +166,26 @@ def test_elapsed_time_between_two_devices_is_rejected():
             events.append(event)
     with pytest.raises(RuntimeError, match="device 0 and device 1"):
         events[0].elapsed_time(events[1])
+
+
+@pytest.mark.parametrize("poll", ["event", "stream"])
+def test_polling_raises_the_error_of_a_failed_kernel(poll):
+    """A program that polls reads the result without a synchronization."""
+    values, index = torch.arange(4.0, device="openreg"), torch.tensor([99], device="openreg")
+    torch.openreg.synchronize()
+    result = torch.full((1,), -1.0).pin_memory()
+    stream, event, before = torch.openreg.Stream(), torch.openreg.Event(), torch.openreg.Event()
+    with torch.openreg.stream(stream):
+        before.record()
+        result.copy_(values[index], non_blocking=True)
+        event.record()
+    polled = event if poll == "event" else stream
+    with pytest.raises(RuntimeError, match="index 99 is out of bounds"):
+        while not polled.query():
+            pass
+    # Raised once, as by a synchronization. Then the stream can be used again.
+    assert before.query() and event.query() and stream.query()
+    with torch.openreg.stream(stream):
+        result.copy_(values[:1], non_blocking=True)
+    stream.synchronize()
+    assert result.item() == 0

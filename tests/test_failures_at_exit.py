@@ -49,8 +49,12 @@ def test_each_stream_reports_its_failure(tmp_path):
     assert done.stderr.count(SAYS) == 2
 
 
-def test_raised_errors_are_not_reported_again(tmp_path):
-    source = FAILS + "try:\n    torch.openreg.synchronize()\nexcept torch.AcceleratorError:\n    pass\n"
+POLL = "while not torch.openreg.current_stream().query(): pass"
+
+
+@pytest.mark.parametrize("call", ["torch.openreg.synchronize()", POLL])
+def test_raised_errors_are_not_reported_again(tmp_path, call):
+    source = FAILS + f"try:\n    {call}\nexcept torch.AcceleratorError:\n    pass\n"
     _, done = run(tmp_path, source)
     assert SAYS not in done.stderr
 

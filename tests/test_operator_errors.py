@@ -220,3 +220,37 @@ def test_output_of_a_failed_call_keeps_its_memory():
     assert x.sum().item() == 3 * x.numel() == x.cpu().sum().item()
     del x, y
     torch.openreg.empty_cache()  # merges the blocks; aliases own no memory
+
+
+IN_PLACE = {
+    "addr_ of a vector": ((10,), lambda x, ones: x.addr_(ones(5), ones(10))),
+    "addr_ of a number": ((), lambda x, ones: x.addr_(ones(5), ones(10))),
+    "addr_ of a row": ((1, 10), lambda x, ones: x.addr_(ones(5), ones(10))),
+    "addr_ of another size": ((4, 10), lambda x, ones: x.addr_(ones(5), ones(10))),
+    "logical_or_ without elements": ((0, 1, 3), lambda x, ones: x.logical_or_(ones(0, 10, 3))),
+    "logical_and_": ((1, 3), lambda x, ones: x.logical_and_(ones(2, 3))),
+    "add_": ((1, 3), lambda x, ones: x.add_(ones(2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_operators_in_place_do_not_resize(name):
+    size, call = IN_PLACE[name]
+    for device in ("cpu", "openreg"):
+        x = torch.full(size, 2.0, device=device)
+        with pytest.raises(RuntimeError, match=r"doesn't match|size mismatch|2D tensor expected"):
+            call(x, lambda *sizes, device=device: torch.ones(*sizes, device=device))
+        assert x.shape == size and (x == 2).all()
+
+
+def test_copies_of_a_tensor_without_memory():
+    x = torch.ones(4, device="openreg")
+    x.untyped_storage().resize_(0)
+    for call in (
+        x.cpu,
+        lambda: x.to("openreg:1"),
+        lambda: x.copy_(torch.ones(4)),
+        lambda: torch.ones(4).copy_(x),
+    ):
+        with pytest.raises(RuntimeError, match="has a storage without memory"):
+            call()

@@ -471,6 +471,19 @@ def test_output_of_huber_loss_has_the_reduced_shape(reduction, shape):
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("rows", [2, 4000])
+def test_nll_loss_of_images_is_contiguous(reduction, rows):
+    """Also if the target is not."""
+    scores = torch.randn(rows, 3, 2, 2)
+    target = torch.randint(3, (2, 2, rows)).permute(2, 1, 0)
+    loss = torch.nn.functional.nll_loss
+    expected = loss(scores, target, reduction=reduction)
+    actual = loss(scores.to("openreg"), target.to("openreg"), reduction=reduction)
+    assert actual.stride() == expected.stride()
+    assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_multi_margin_loss_of_one_sample(shape, reduction):
     x, target = torch.randn(shape), torch.zeros(shape[:-1], dtype=torch.int64)

@@ -65,9 +65,12 @@ bool query_event(void* event) {
   if (event == nullptr) {
     return true;
   }
-  const orError_t error = orEventQuery(handle(event));
+  orError_t error = orEventQuery(handle(event));
   if (error == orErrorNotReady) {
     return false;
+  }
+  if (error == orErrorKernelFailed) {
+    error = orEventSynchronize(handle(event));  // does not wait, and clears the failure that is raised
   }
   OR_CHECK_RESULT(error, orEventQuery);
   return true;
@@ -78,7 +81,8 @@ bool is_complete(void* event) noexcept {
     return true;
   }
   const orError_t error = orEventQuery(handle(event));
-  return error == orSuccess || error == orErrorInvalidHandle || error == orErrorForked;
+  return error == orSuccess || error == orErrorKernelFailed || error == orErrorInvalidHandle ||
+         error == orErrorForked;
 }
 
 bool follows_event(c10::Stream stream, void* event) noexcept {

@@ -24,7 +24,8 @@ bool try_record_event(void** event, c10::Stream stream) noexcept;
 /// never recorded.
 void block_on_event(void* event, c10::Stream stream);
 
-/// Whether the latest record has completed, or there is none.
+/// Whether the latest record has completed, or there is none. Throws if a kernel before the record has
+/// failed, once, as synchronize_event.
 bool query_event(void* event);
 
 /// As query_event, but returns true for an event that no longer exists, for instance in a forked child, and

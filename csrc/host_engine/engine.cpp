@@ -146,7 +146,8 @@ class Call {
   at::Tensor alias_for(const at::Tensor& tensor, bool writes) {
     at::Tensor aliased = alias(tensor, writes);
     for (const Input& input : inputs_) {
-      if (input.device.is_same(tensor) && input.alias.storage().is_alias_of(aliased.storage())) {
+      if (input.device.is_same(tensor) &&
+          (tensor.numel() == 0 || input.alias.storage().is_alias_of(aliased.storage()))) {
         return input.alias;
       }
     }

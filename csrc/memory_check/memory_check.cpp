@@ -115,7 +115,8 @@ void seal_in_order(Region* region, uint64_t use, orStream_t stream) noexcept {
   try {
     const CallSiteScope no_site(0);
     const Seal seal{region, use};
-    if (orStreamQuery(stream) != orSuccess) {
+    const orError_t state = orStreamQuery(stream);
+    if (state != orSuccess && state != orErrorKernelFailed) {
       // If the stream does not exist any more, the block stays accessible.
       (void)!orLaunchKernel(stream, &kSeal, &seal, sizeof(seal));
       return;

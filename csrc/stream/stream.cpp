@@ -130,9 +130,13 @@ c10::StreamId number_of_stream(c10::DeviceIndex device, uint64_t id) {
 }
 
 bool query_stream(c10::Stream stream) {
-  const orError_t error = orStreamQuery(stream_handle(stream));
+  orError_t error = orStreamQuery(stream_handle(stream));
   if (error == orErrorNotReady) {
     return false;
+  }
+  if (error == orErrorKernelFailed) {
+    // Clears the failure that is raised. Does not wait: later work of a failed stream is dropped.
+    error = orStreamSynchronize(stream_handle(stream));
   }
   OR_CHECK_RESULT(error, orStreamQuery);
   return true;

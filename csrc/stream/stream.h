@@ -37,6 +37,7 @@ OPENREG_EXPORT orStream_t stream_handle(c10::Stream stream);
 /// Wraps a stream that other code has created with orStreamCreate. It is not owned.
 OPENREG_EXPORT c10::Stream external_stream(orStream_t handle);
 
+/// Whether all work is done. Throws if a kernel has failed, once, as synchronize_stream.
 OPENREG_EXPORT bool query_stream(c10::Stream stream);
 OPENREG_EXPORT void synchronize_stream(c10::Stream stream);
 OPENREG_EXPORT int stream_priority(c10::Stream stream);

@@ -135,7 +135,8 @@ typedef struct orDriver {
   orError_t (*stream_create)(int device, int priority, uint64_t id, orDriverStream** stream);
   /* Returns immediately; submitted work still runs. */
   orError_t (*stream_destroy)(orDriverStream* stream);
-  /* Returns orSuccess or orErrorNotReady. */
+  /* Returns orErrorNotReady, or when all submitted work is done: the pending kernel failure, without clearing
+   * it, or orSuccess. A driver may leave failures to the synchronizations. */
   orError_t (*stream_query)(orDriverStream* stream);
   /* Waits for all submitted work, then returns and clears the pending kernel failure, if any. */
   orError_t (*stream_synchronize)(orDriverStream* stream);
@@ -164,7 +165,7 @@ typedef struct orDriver {
   orError_t (*event_create)(int device, unsigned flags, orDriverEvent** event);
   orError_t (*event_destroy)(orDriverEvent* event);
   orError_t (*event_record)(orDriverEvent* event, orDriverStream* stream);
-  /* Returns orSuccess or orErrorNotReady. */
+  /* As stream_query, for the work before the latest record. */
   orError_t (*event_query)(orDriverEvent* event);
   orError_t (*event_synchronize)(orDriverEvent* event);
   /* Both events have timing. Returns orErrorNotReady if the latest record of one has not completed. */

@@ -14,7 +14,8 @@
  * A kernel that fails poisons its stream: work queued behind it is dropped. The `release` of dropped kernels
  * is still called, and events recorded behind the failure still complete. The next synchronization of the
  * stream, of an event recorded on it behind the failure, or of its device returns orErrorKernelFailed with
- * the name and the message of the kernel, and clears the failure. Work submitted afterwards runs. A stream
+ * the name and the message of the kernel, and clears the failure. A query returns it, too, and does not clear
+ * it. Work submitted afterwards runs. A stream
  * that waits for an event recorded behind an unreported failure is poisoned by the same failure. Other
  * streams are not affected. The report clears the failure on all streams. It is reported once to a thread,
  * but again to other threads that synchronize with another stream that it poisoned.
@@ -172,7 +173,8 @@ OR_API orError_t orStreamCreate(orStream_t* stream);
 OR_API orError_t orStreamCreateWithPriority(orStream_t* stream, int priority);
 /* Returns immediately; submitted work still runs. */
 OR_API orError_t orStreamDestroy(orStream_t stream);
-/* Returns orSuccess if all work is finished, otherwise orErrorNotReady. Does not report a failed kernel. */
+/* Returns orErrorNotReady while work is unfinished, then orSuccess or orErrorKernelFailed. A failure is not
+ * cleared: every query returns it until a synchronization does. */
 OR_API orError_t orStreamQuery(orStream_t stream);
 /* The number of submitted operations that are not finished: kernels, copies, event records and waits. Does
  * not report a failed kernel. With a driver that does not count operations, *count is 0 or 1. */
@@ -222,8 +224,7 @@ OR_API orError_t orEventDestroy(orEvent_t event);
  * already submitted keep theirs. The stream must belong to the device of the event. */
 OR_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
 OR_API orError_t orEventGetDevice(orEvent_t event, int* device);
-/* Returns orSuccess if all work before the latest record is finished or there is no record, otherwise
- * orErrorNotReady. */
+/* As orStreamQuery, for the work before the latest record. Returns orSuccess if there is no record. */
 OR_API orError_t orEventQuery(orEvent_t event);
 OR_API orError_t orEventSynchronize(orEvent_t event);
 /* Milliseconds between the latest records of two events. Both must have timing and be finished. */

@@ -31,16 +31,23 @@ TEST(Failure, StreamSynchronizeReportsAndClears) {
   EXPECT_EQ(ran.load(), 2);
 }
 
-TEST(Failure, QueryDoesNotReport) {
+TEST(Failure, QueryReportsAndDoesNotClear) {
   Stream stream;
-  Event event;
+  Event before, event;
+  ASSERT_OK(orEventRecord(before, stream));
   ASSERT_OK(launch(stream, kFails));
   ASSERT_OK(orEventRecord(event, stream));
   while (orStreamQuery(stream) == orErrorNotReady) {
   }
+  EXPECT_OK(orEventQuery(before));
+  EXPECT_FAILS(orErrorKernelFailed, orStreamQuery(stream), "sum is not finite");
+  EXPECT_FAILS(orErrorKernelFailed, orEventQuery(event), "sum is not finite");
+  uint64_t pending = 1;
+  ASSERT_OK(orStreamGetPending(stream, &pending));
+  EXPECT_EQ(pending, 0u);
+  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "sum is not finite");
   EXPECT_OK(orStreamQuery(stream));
   EXPECT_OK(orEventQuery(event));
-  EXPECT_FAILS(orErrorKernelFailed, orStreamSynchronize(stream), "sum is not finite");
 }
 
 TEST(Failure, EventSynchronizeReportsAndClears) {

@@ -63,6 +63,16 @@ class ResultReader {
   std::vector<const c10::StorageImpl*> seen_;
 };
 
+// Whether the call has the tensor also as one of the arguments before `end`, as x.add_(y) calls add.out(x, y,
+// x).
+bool is_argument_before(const torch::jit::Stack& stack, size_t begin, size_t end, const at::Tensor& tensor) {
+  bool found = false;
+  for (size_t i = 0; i < end; ++i) {
+    for_each_tensor(stack[begin + i], [&](const at::Tensor& other) { found |= other.is_same(tensor); });
+  }
+  return found;
+}
+
 }  // namespace
 
 TensorSpec spec_of(const at::Tensor& tensor) {
@@ -105,8 +115,8 @@ bool read_resizes(const OpTraits& traits, const torch::jit::Stack& before, const
       if (resized.defined() && resized.device().type() == type && output.defined() &&
           output.sizes() != resized.sizes() &&
           !(traits.has(OpFlag::kFillsAnyShape) && output.numel() == resized.numel())) {
-        if (!traits.is_out[i]) {
-          return false;  // in place: the kernel reads the tensor before it resizes it
+        if (!traits.is_out[i] || is_argument_before(before, begin, i, output)) {
+          return false;  // in place: the kernel reads the tensor before it resizes it, or rejects the call
         }
         plan.resizes.push_back({i, spec_of(resized)});
       }

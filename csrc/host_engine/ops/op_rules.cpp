@@ -377,6 +377,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_index_put_impl_", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
     {.pattern = "aten::masked_fill_.Scalar", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
     {.pattern = "aten::masked_fill_.Tensor", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
+    {.pattern = "aten::nll_loss2d_forward", .flag = kHasShapeFunction, .reason = kWrongMeta, .torch = kTorch, .shapes = shapes::nll_loss2d},
     {.pattern = "aten::masked_scatter_", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
 
     {.pattern = "aten::fft_*", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf | dtypes::kComplexHalf},

@@ -5,6 +5,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/cpu/mixed_data_type.h>
@@ -209,6 +210,15 @@ bool shapes::convolution_backward(const IValue* arguments, OutputPlan& plan) {
       return false;
     }
   }
+  return true;
+}
+
+// The Meta kernel returns a loss in the layout of the target; kernels return a contiguous one.
+bool shapes::nll_loss2d(const IValue* arguments, OutputPlan& plan) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const bool reduced = arguments[3].toInt() != at::Reduction::None;
+  add_contiguous(plan, reduced ? at::IntArrayRef() : arguments[1].toTensor().sizes(), self.scalar_type());
+  add_contiguous(plan, {}, self.scalar_type());
   return true;
 }
 

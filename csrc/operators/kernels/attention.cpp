@@ -187,17 +187,17 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
       dropped = at::empty({}, query.options().dtype(at::kLong));
     }
     output = at::matmul(p.to(v.scalar_type()), v);
-    logsumexp = at::empty({0}, query.options().dtype(at::kFloat));
+    logsumexp = at::empty({query.size(0), query.size(1), query.size(2)},
+                          query.options().dtype(at::kFloat));  // unused
   } else {
     std::tie(output, logsumexp) =
         at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, 0.0, causal, bias, scale);
     logsumexp = logsumexp.contiguous();
     dropped = at::empty({}, query.options().dtype(at::kLong));
   }
-  const Tensor none = at::empty({0}, query.options().dtype(at::kLong));
   const Tensor offset = at::empty({}, query.options().dtype(at::kLong));
-  return {
-      laid_out_like(query, output), logsumexp, none, none, query.size(2), key.size(2), dropped, offset, none};
+  // As on CUDA and in the Meta kernel, results that are not used are undefined.
+  return {laid_out_like(query, output), logsumexp, {}, {}, query.size(2), key.size(2), dropped, offset, {}};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
@@ -257,8 +257,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_forward(const Tensor& query
     if (with_logsumexp) padded.narrow(2, 0, rows).copy_(logsumexp);
     logsumexp = std::move(padded);
   }
-  const Tensor none = at::zeros({}, query.options().dtype(at::kLong));
-  return {with_contiguous_rows(std::get<0>(results)), logsumexp, none, none};
+  const auto unused = [&] { return at::zeros({}, query.options().dtype(at::kLong)); };
+  return {with_contiguous_rows(std::get<0>(results)), logsumexp, unused(), unused()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(

@@ -210,10 +210,15 @@ void copy_peer(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
-  if (dst.numel() == 0 || thread_state.inferring) {
+  if (thread_state.inferring || (dst.numel() == 0 && at::is_expandable_to(src.sizes(), dst.sizes()))) {
     return dst;
   }
   const OperatorCall noted(dst, src, non_blocking);
+  for (const at::Tensor* tensor : {&dst, &src}) {
+    if (on_device(*tensor)) {
+      check_has_memory(*tensor->unsafeGetTensorImpl());
+    }
+  }
   if (on_device(dst)) {
     materialize_cow(dst.storage().unsafeGetStorageImpl());
   }

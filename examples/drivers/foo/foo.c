@@ -173,11 +173,16 @@ static void poison(struct orDriverStream* stream, const orKernel* kernel, const 
   stream->failure = failure;
 }
 
-static orError_t report(struct failure* failure) {
+static orError_t pending(const struct failure* failure) {
   if (!failure || failure->reported) return orSuccess;
-  failure->reported = true;
   host->report(failure->text);
   return orErrorKernelFailed;
+}
+
+static orError_t report(struct failure* failure) {
+  const orError_t error = pending(failure);
+  if (error) failure->reported = true;
+  return error;
 }
 
 /* ---- Running work ------------------------------------------------------------------------------------- */
@@ -325,9 +330,10 @@ static orError_t submit_now(struct orDriverStream* stream, struct work* work) {
 
 static orError_t stream_query(orDriverStream* stream) {
   pthread_mutex_lock(&mutex);
-  const bool idle = stream->completed == stream->submitted;
+  orError_t result = orErrorNotReady;
+  if (stream->completed == stream->submitted) result = pending(stream->failure);
   pthread_mutex_unlock(&mutex);
-  return idle ? orSuccess : orErrorNotReady;
+  return result;
 }
 
 /* With the mutex. */
@@ -490,9 +496,11 @@ static orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
 
 static orError_t event_query(orDriverEvent* event) {
   pthread_mutex_lock(&mutex);
-  const bool done = !event->latest || event->latest->done;
+  const struct record* record = event->latest;
+  orError_t result = orSuccess;
+  if (record) result = record->done ? pending(record->failure) : orErrorNotReady;
   pthread_mutex_unlock(&mutex);
-  return done ? orSuccess : orErrorNotReady;
+  return result;
 }
 
 static orError_t event_synchronize(orDriverEvent* event) {

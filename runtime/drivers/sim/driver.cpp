@@ -148,7 +148,8 @@ orError_t stream_destroy(orDriverStream* stream) {
 orError_t stream_query(orDriverStream* stream) {
   if (const Ref<Capture> capture = capture_of(stream)) [[unlikely]]
     return capture->reject("querying a stream");
-  return unwrap(stream).finished(unwrap(stream).submitted()) ? orSuccess : orErrorNotReady;
+  if (!unwrap(stream).finished(unwrap(stream).submitted())) return orErrorNotReady;
+  return unwrap(stream).pending_failure(nullptr);
 }
 
 orError_t stream_pending(orDriverStream* stream, uint64_t* count) {
@@ -342,7 +343,8 @@ orError_t event_record(orDriverEvent* event, orDriverStream* stream) {
 orError_t event_query(orDriverEvent* event) {
   const Ref<Record> record = unwrap(event).latest();
   if (record && record->captured) return Capture::reject_event(*record->captured, "querying an event");
-  return !record || record->done() ? orSuccess : orErrorNotReady;
+  if (record && !record->done()) return orErrorNotReady;
+  return record && record->failure ? record->stream->pending_failure(record->failure.get()) : orSuccess;
 }
 
 orError_t event_synchronize(orDriverEvent* event) {

@@ -81,6 +81,8 @@ class Stream : public Counted<Stream> {
   [[nodiscard]] orError_t wait(uint64_t ticket);
   /// Returns and clears the unreported kernel failure, if any. `which` selects one failure; NULL selects any.
   [[nodiscard]] orError_t take_failure(const Failure* which);
+  /// As take_failure, without clearing it.
+  [[nodiscard]] orError_t pending_failure(const Failure* which);
   /// Work that is submitted from now on runs, if the stream is poisoned by this failure.
   void clear_poison_of(const Failure& failure);
 

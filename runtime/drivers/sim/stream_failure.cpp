@@ -106,6 +106,14 @@ orError_t Stream::take_failure(const Failure* which) {
   return report(*failure);
 }
 
+orError_t Stream::pending_failure(const Failure* which) {
+  if (!unreported_.load(std::memory_order_acquire)) [[likely]]
+    return orSuccess;
+  std::lock_guard lock(failure_mutex_);
+  if (!unreported_.load() || (which && which != failure_.get())) return orSuccess;
+  return fail(orErrorKernelFailed, "%s", failure_->message());
+}
+
 orError_t report(Failure& failure) {
   const bool is_new = failure.report();
   for (int device = 0; device < device_count(); ++device) {
