@@ -173,7 +173,7 @@ constexpr Check kChecks[] = {
     {"failure-report", "a failure is reported once, with the kernel's name and message", &report},
     {"failure-drop", "work behind a failure is dropped, and released", &drop},
     {"failure-other-stream", "a failure does not affect other streams", &other_stream},
-    {"failure-query", "queries do not report failures", &query},
+    {"failure-query", "queries do not clear failures", &query},
     {"failure-device", "device_synchronize reports a failure and clears it", &device},
     {"failure-drain", "device_drain waits, and does not report or clear failures", &drain},
     {"failure-event", "event_synchronize reports a failure before the record", &event},

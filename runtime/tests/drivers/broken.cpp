@@ -424,11 +424,11 @@ const Change kChanges[] = {
          return good.stream_synchronize(stream) == orSuccess ? orSuccess : orErrorSystem;
        };
      }},
-    {"failure-query: reports",
+    {"failure-query: clears",
      [] {
        table.stream_query = [](orDriverStream* stream) {
          const orError_t error = good.stream_query(stream);
-         return error == orSuccess ? good.stream_synchronize(stream) : error;
+         return error == orErrorKernelFailed ? good.stream_synchronize(stream) : error;
        };
      }},
     {"failure-device: not reported",
