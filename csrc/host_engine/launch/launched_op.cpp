@@ -258,7 +258,8 @@ void LaunchedOp::place_results(const torch::jit::Stack& stack) {
     }
     const OutputBuffer& output_buffer = output_buffers_[next++];
     if (C10_LIKELY(made.defined() && !made.is_conj() && !made.is_neg() &&
-                   made.const_data_ptr() == output_buffer.kernel_ptr && made.strides() == spec.strides)) {
+                   made.const_data_ptr() == output_buffer.kernel_ptr && made.sizes() == spec.sizes &&
+                   made.strides() == spec.strides)) {
       return;
     }
     // Empty results need no copy. Some kernels return them in another shape than their Meta kernels.
