@@ -93,8 +93,8 @@ void replace_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   value = generator_at(reserve_random(value.toOptional<at::Generator>(), *device).now());
 }
 
-// Replaces arguments of unannotated_writes.h by host tensors. Returns pairs of the device and the host tensor, to
-// copy back: PyTorch's fallback copies back only what the schema says.
+// Replaces arguments of unannotated_writes.h by host tensors. Returns pairs of the device and the host
+// tensor, to copy back: PyTorch's fallback copies back only what the schema says.
 c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> move_unannotated_writes(const c10::OperatorHandle& op,
                                                                                torch::jit::Stack& stack) {
   c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> moved;

@@ -25,7 +25,7 @@ struct OpTraits : OpDescription {
   orKernel kernel{};  // the runtime's kernel for launches; see launch/launched_op.h
   ExecutionKind kind;
   OpRules rules;                      // from the table, by name
-  c10::SmallVector<bool, 8> written;  // for each argument: whether the operator writes to it, also if its schema does not say so
+  c10::SmallVector<bool, 8> written;  // for each argument: written, also if the schema does not say so
   c10::SmallVector<bool, 8> is_out;   // for each argument: whether it is an out argument, which is not read
   c10::SmallVector<bool, 8>
       value_independent;              // for each argument: whether it is a number that does not affect shapes
