@@ -160,12 +160,12 @@ std::shared_ptr<Mailbox::Inbox> Mailbox::map(int file) const {
   return {static_cast<Inbox*>(memory), [bytes](Inbox* inbox) { munmap(inbox, bytes); }};
 }
 
-void Mailbox::connect(int peer, int64_t descriptor, const PeerMemory& memory) {
+void Mailbox::connect(int peer, int64_t descriptor) {
   std::shared_ptr<Inbox>& inbox = peers_[static_cast<size_t>(peer)].inbox;
-  if (inbox != nullptr || descriptor < 0 || descriptor_ < 0 || !memory.can_read(peer)) return;
-  const PeerMemory::Address& address = memory.address(peer);
+  if (inbox != nullptr || descriptor < 0 || descriptor_ < 0 || !memory_.can_read(peer)) return;
+  const PeerMemory::Address& address = memory_.address(peer);
   const std::string path = c10::str("/proc/", address.pid, "/fd/", descriptor);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (file < 0) return;
   // An access to a file that has become smaller would end this process.
   struct stat status {};

@@ -40,8 +40,8 @@ class Mailbox {
   /// The file descriptor of the inbox of this rank; -1: none.
   int descriptor() const { return descriptor_; }
 
-  /// Opens the inbox of a rank, unless it is open. `memory` must have the address of the rank.
-  void connect(int peer, int64_t descriptor, const PeerMemory& memory);
+  /// Opens the inbox of a rank, unless it is open. The peer memory must have the address of the rank.
+  void connect(int peer, int64_t descriptor);
   bool is_connected(int peer) const { return peers_[static_cast<size_t>(peer)].inbox != nullptr; }
 
   /// The rank was told that this one sends to its inbox from now on.

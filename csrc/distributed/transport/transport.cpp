@@ -77,7 +77,7 @@ class Transport::Exchange {
       if (peer == transport_.rank_) continue;
       check_match(transport_.rank_, mine[peer], peer, theirs[peer]);
       transport_.peer_memory_.set_address(peer, theirs[peer].memory);
-      mailbox().connect(peer, theirs[peer].inbox, transport_.peer_memory_);
+      mailbox().connect(peer, theirs[peer].inbox);
       if (theirs[peer].uses_inbox != 0) mailbox().use_for_receives(peer);
     }
   }
