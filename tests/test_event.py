@@ -168,6 +168,7 @@ def test_elapsed_time_between_two_devices_is_rejected():
         events[0].elapsed_time(events[1])
 
 
+@pytest.mark.host_engine
 @pytest.mark.parametrize("poll", ["event", "stream"])
 def test_polling_raises_the_error_of_a_failed_kernel(poll):
     """A program that polls reads the result without a synchronization."""
