@@ -129,13 +129,18 @@ def test_large_data_is_read(ranks, collective):
         assert read == expected
 
 
-def without_peer_memory(rank, world, disabled):
+def new_group(rank, disabled):
+    """A group in which these ranks share no memory."""
     if rank in disabled:
         os.environ["OPENREG_P2P_DISABLE"] = "1"
     try:
-        group = dist.new_group(backend="openreg:occl")
+        return dist.new_group(backend="openreg:occl")
     finally:
         os.environ.pop("OPENREG_P2P_DISABLE", None)
+
+
+def without_peer_memory(rank, world, disabled):
+    group = new_group(rank, disabled)
     for collective in COLLECTIVES:
         collective(group, rank, world)
     torch.openreg.synchronize()
@@ -198,12 +203,7 @@ def test_groups_read_at_the_same_time(ranks):
 
 
 def small_collectives(rank, world, disabled):
-    if rank in disabled:
-        os.environ["OPENREG_P2P_DISABLE"] = "1"
-    try:
-        group = dist.new_group(backend="openreg:occl")
-    finally:
-        os.environ.pop("OPENREG_P2P_DISABLE", None)
+    group = new_group(rank, disabled)
     counts = []
     for step in range(50):
         tensor = on_device(values(rank + step, 100))
