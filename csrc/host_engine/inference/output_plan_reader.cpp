@@ -63,8 +63,7 @@ class ResultReader {
   std::vector<const c10::StorageImpl*> seen_;
 };
 
-// Whether the call has the tensor also as one of the arguments before `end`, as x.add_(y) calls add.out(x, y,
-// x).
+// Whether the tensor is also one of the arguments before `end`: x.add_(y) calls add.out(x, y, x).
 bool is_argument_before(const torch::jit::Stack& stack, size_t begin, size_t end, const at::Tensor& tensor) {
   bool found = false;
   for (size_t i = 0; i < end; ++i) {
