@@ -1,6 +1,6 @@
 #include "kernel/kernel_guard.h"
 
-#include "common/utf8.h"
+#include "utf8.h"
 
 #include <cstring>
 

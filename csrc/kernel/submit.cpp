@@ -1,9 +1,9 @@
 #include "kernel/submit.h"
 
 #include "common/gil_release.h"
-#include "common/utf8.h"
 #include "device/device.h"
 #include "kernel/thread_state.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
 #include "memory_check/kernel_run.h"
 
-#include "common/utf8.h"
 #include "memory_check/fault_handler.h"
 #include "memory_check/regions.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <cstdio>

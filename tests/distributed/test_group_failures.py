@@ -259,13 +259,13 @@ def call_while_memory_changes(rank, world, seed):
     return ""
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_bytes_in_the_shared_memory(seed):
     """An error, and no crash."""
     with Ranks(2, timeout=TIMEOUT) as ranks:
         errors = ranks.run(call_while_memory_changes, seed)
     assert "all_reduce" in errors[0], errors
-    assert all("failed on rank" in error for error in errors if error), errors
+    assert all(re.search("failed on rank|work before it has failed", error) for error in errors if error), errors
 
 
 def train_with_a_dead_peer(rank, world):

@@ -1,23 +1,28 @@
 #include "distributed/transport/message.h"
 
+#include "utf8.h"
+
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
-#include <cstdio>
 #include <cstring>
+#include <string_view>
 
 namespace openreg::distributed {
 namespace {
 
 template <size_t N>
-void copy_text(char (&to)[N], const char* from) {
-  std::snprintf(to, N, "%s", from);
+void copy_text(char (&to)[N], std::string_view from) {
+  to[from.copy(to, length_up_to(from, N - 1))] = '\0';
 }
 
-// The message comes from another process: its texts may lack their terminators.
+// The message comes from another process: its texts may lack their terminators, or not be UTF-8.
 template <size_t N>
 std::string text_of(const char (&text)[N]) {
-  return {text, strnlen(text, N)};
+  char copy[N + 1] = {};
+  std::memcpy(copy, text, N);
+  make_utf8(copy);
+  return copy;
 }
 
 const char* reduce_op_name(int64_t op) {
@@ -62,8 +67,8 @@ Message::Message(const Call& call, uint64_t to_receiver, uint64_t from_receiver)
       bytes_to_receiver(to_receiver),
       bytes_from_receiver(from_receiver) {
   copy_text(name, call.name);
-  copy_text(tensors, call.tensors.c_str());
-  copy_text(site, call.site.c_str());
+  copy_text(tensors, call.tensors);
+  copy_text(site, call.site);
 }
 
 void check_match(int rank, const Message& mine, int peer, const Message& theirs) {

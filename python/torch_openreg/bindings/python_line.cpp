@@ -1,7 +1,7 @@
 #include "python_line.h"
 
 #include "bindings.h"
-#include "common/utf8.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,9 @@
-// Text from drivers and kernels, as UTF-8: readers of messages, such as Python, reject other bytes.
+// Text from drivers, kernels and other processes, as UTF-8: readers of messages, such as Python, reject other
+// bytes.
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 namespace openreg {
 
@@ -48,6 +50,13 @@ inline void make_utf8(char* text) {
       text += length;
     }
   }
+}
+
+/// The length of `text`, or the largest one up to `limit` that does not end inside a character.
+inline size_t length_up_to(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text.size();
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
+  return limit;
 }
 
 }  // namespace openreg
