@@ -250,3 +250,20 @@ def test_attention_with_symbolic_sizes():
     for length in (8, 9, 10):
         q = torch.randn(2, 2, length, 16)
         torch.testing.assert_close(compiled(q.to("openreg")).cpu(), attention(q))
+
+
+def test_memory_of_attention_with_dropout():
+    """The forward holds two tensors of the size of the scores, the backward four, with the mask of the dropout."""
+    torch.openreg.empty_cache()
+    scores = 4 * 2 * 256 * 256 * 4
+
+    def peak(step) -> float:
+        before = torch.openreg.memory_allocated()
+        torch.openreg.reset_peak_memory_stats()
+        step()
+        return (torch.openreg.max_memory_allocated() - before) / scores
+
+    x = torch.randn(4, 2, 256, 8, device="openreg", requires_grad=True)
+    results = []
+    assert peak(lambda: results.append(F.scaled_dot_product_attention(x, x, x, dropout_p=0.5))) < 2.2
+    assert peak(lambda: results[0].sum().backward()) < 3.3

@@ -258,3 +258,101 @@ def test_out_of_memory_observers_are_called():
         torch.empty(1 << 50, dtype=torch.uint8, device=DEVICE)
     total = openreg.get_device_properties(0).total_memory
     assert seen[0][:3] == (0, 1 << 50, total) and 0 <= seen[0][3] <= total
+
+
+def test_check_input_liveness():
+    def scaled(x):  # memory that the capture frees belongs to the graph
+        return x * 2 + 1
+
+    graph, x, bias = openreg.OpenRegGraph(), torch.ones(2, 3, device=DEVICE), torch.ones(3, device=DEVICE)
+    with openreg.graph(graph, check_input_liveness=True):
+        y = scaled(x) + bias
+    graph.replay()
+    assert y.tolist() == [[4.0] * 3] * 2
+    line = scaled.__code__.co_firstlineno + 1
+    del bias
+    with pytest.raises(RuntimeError, match=r"1 of the tensors .*\n  float32\[3\] on openreg:0, used by aten.add.Tensor at "):
+        graph.replay()
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match=rf"2 of the tensors .*\n  float32\[2, 3\] .* at {__file__}:{line} in scaled"):
+        graph.replay()
+    assert torch.ones(3, device=DEVICE).sum().item() == 3
+    graph.reset()
+    with openreg.graph(graph):  # not checked
+        z = y + 1
+    graph.replay()
+    assert z.sum().item() == 30
+
+
+def test_check_input_liveness_of_backward_and_pinned_memory():
+    weight = torch.ones(3, device=DEVICE, requires_grad=True)
+    host = torch.ones(3).pin_memory()
+
+    def step():
+        (weight * host.to(DEVICE, non_blocking=True)).sum().backward()
+
+    stream = openreg.Stream()
+    stream.wait_stream(openreg.current_stream())
+    with openreg.stream(stream):
+        step()
+    graph = openreg.OpenRegGraph()
+    with openreg.graph(graph, stream=stream, check_input_liveness=True):
+        step()
+    graph.replay()
+    assert weight.grad.tolist() == [2.0] * 3
+    weight.grad = None
+    with pytest.raises(RuntimeError, match="1 of the tensors"):
+        graph.replay()
+    del host
+    with pytest.raises(RuntimeError, match="2 of the tensors"):
+        graph.replay()
+
+
+def test_unknown_arguments_of_graph():
+    with pytest.raises(TypeError, match="needs an OpenRegGraph"):
+        openreg.graph(torch.accelerator.Graph(), check_input_liveness=True)
+    with pytest.raises(NotImplementedError, match="annotations"):
+        openreg.graph(openreg.OpenRegGraph(), enable_annotations=True)
+
+
+def test_a_pool_that_is_used_on_oom():
+    openreg.empty_cache()
+    limit = openreg.memory_reserved() + (64 << 20)
+    openreg.set_per_process_memory_fraction(limit / openreg.mem_get_info()[1])
+    part = (32 << 20) // 4  # of float32
+    for use_on_oom in (False, True):
+        pool = openreg.MemPool(use_on_oom=use_on_oom)
+        with openreg.use_mem_pool(pool):
+            kept = torch.full((part,), 7.0, device=DEVICE)
+        del kept  # the pool keeps its memory
+        fits = torch.ones(part // 4, device=DEVICE)
+        if use_on_oom:
+            x = torch.full((part,), 2.0, device=DEVICE)
+            assert (x[-1] * fits[-1]).item() == 2
+            del x
+            assert openreg.memory_reserved() >= part * 4
+            assert {block["state"] for found in pool.snapshot() for block in found["blocks"]} == {"inactive"}
+        else:
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.full((part,), 2.0, device=DEVICE)
+        del pool, fits
+        openreg.empty_cache()
+    openreg.set_per_process_memory_fraction(1.0)
+
+
+def test_a_pool_whose_segments_are_not_split():
+    for no_split in (False, True):
+        pool = openreg.MemPool(no_split=no_split)
+        with openreg.use_mem_pool(pool):
+            for _ in range(3):
+                tensors = []  # freed memory is used again
+                tensors = [torch.full((size,), float(size), device=DEVICE) for size in (1, 1, 3_000_000, 300_000)]
+        assert [tensor[-1].item() for tensor in tensors] == [1, 1, 3_000_000, 300_000]
+        blocks = [len(found["blocks"]) for found in pool.snapshot()]
+        assert (blocks == [1] * 4) == no_split, blocks
+        del tensors, pool
+
+
+def test_a_pool_has_no_allocator_of_its_own():
+    with pytest.raises(NotImplementedError, match="allocator must be None"):
+        openreg.MemPool(object())

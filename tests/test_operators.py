@@ -1,5 +1,6 @@
 """Required operators, and the host engine, which runs CPU kernels on device memory."""
 
+import itertools
 import warnings
 
 import pytest
@@ -362,6 +363,30 @@ def test_convolutions_keep_channels_last(which, transposed):
         assert mine.is_contiguous(memory_format=torch.channels_last)
         assert mine.stride() == theirs.stride()
         torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_convolutions_of_one_dimension_have_the_strides_of_the_cpu(order, channels, transposed):
+    """They run as convolutions of two dimensions, which can be channels last."""
+
+    def step(device: str) -> list[tuple[int, ...]]:
+        shapes = (2, channels, 7), (4, channels, 3) if not transposed else (channels, 4, 3)
+        strides = []
+        for laid_out in itertools.product((True, False), repeat=2):
+            x, w = (
+                torch.empty_permuted(shape, order, device=device).fill_(1.0)
+                if laid
+                else torch.ones(shape, device=device)
+                for shape, laid in zip(shapes, laid_out, strict=True)
+            )
+            x.requires_grad_(), w.requires_grad_()
+            y = torch.convolution(x, w, None, [1], [0], [1], transposed, [0], 1)
+            strides += [made.stride() for made in (y, *torch.autograd.grad(y.sum(), (x, w)))]
+        return strides
+
+    assert step("openreg") == step("cpu")
 
 
 def test_operators_that_branch_on_the_device_type():

@@ -47,6 +47,10 @@ void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
   pool_of(device).use_private(pool);
 }
 
+void configure_pool(c10::DeviceIndex device, c10::MempoolId_t pool, const PrivateSettings& settings) {
+  pool_of(device).configure_private(pool, settings);
+}
+
 void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
   if (!in_forked_child()) {
     pool_of(device).release_private(pool);

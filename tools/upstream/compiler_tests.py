@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -9,7 +10,8 @@ def run_on_device(file: Path) -> None:
     """Call before the test file is imported.
 
     Some files have a class for the CPU, one for GPUs with Triton, and one for MPS, the accelerator without Triton; the
-    device takes the place of MPS. In the others it takes the place of the GPU. Tests of Triton's code are skipped.
+    device takes the place of MPS. In the others it takes the place of the GPU, unless they import Triton for it. Tests of
+    Triton's code are skipped.
     """
     import torch
     from torch._inductor import config
@@ -20,7 +22,8 @@ def run_on_device(file: Path) -> None:
     inductor_utils.HAS_MPS = True
     inductor_utils.HAS_CPU = inductor_utils.RUN_CPU = False
     inductor_utils.HAS_MULTIGPU = torch.get_device_module(name).device_count() > 1
-    inductor_utils.HAS_GPU = triton_utils.HAS_GPU = "HAS_MPS" not in file.read_text()
+    as_gpu = re.search(r"HAS_MPS|^if HAS_GPU:\n +import triton", file.read_text(), re.MULTILINE) is None
+    inductor_utils.HAS_GPU = triton_utils.HAS_GPU = as_gpu
     if inductor_utils.HAS_GPU:
         triton_utils.requires_gpu = lambda test: test
     # Tests of Triton's code are those of this backend.

@@ -19,6 +19,11 @@ c10::Stream own_stream(const Block* block) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, block->device), block->stream);
 }
 
+// Whether it is a whole segment for ever, which can be larger than small blocks are.
+bool is_unsplit(const Block* block) {
+  return block->home != nullptr && block->home->settings.no_split;
+}
+
 void declare_freed(const Block& block) {
   c10::SmallVector<races::Stream, 2> recorded;
   for (const c10::Stream stream : block.used_by) {
@@ -189,6 +194,13 @@ void Pool::use_private(c10::MempoolId_t id) {
   ++pool->users;
 }
 
+void Pool::configure_private(c10::MempoolId_t id, const PrivateSettings& settings) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (PrivatePool* pool = find_private(id)) {
+    pool->settings = settings;
+  }
+}
+
 PrivatePool* Pool::find_private(c10::MempoolId_t id) {
   const auto found = private_.find(id);
   return found == private_.end() ? nullptr : found->second.get();
@@ -281,6 +293,9 @@ Block* Pool::make_block(void* ptr, size_t size, c10::StreamId stream, PrivatePoo
 }
 
 void Pool::split(Cache& cache, Block* block, size_t size) {
+  if (C10_UNLIKELY(is_unsplit(block))) {
+    return;
+  }
   const size_t rest = block->size - size;
   if (rest < (block->small ? kGranularity : kLargestSmall) || block->size >= settings_.max_split_size) {
     return;
@@ -314,7 +329,7 @@ void Pool::retire(Block* block) {
 
 void Pool::put_into_cache(Block* block) {
   Cache& cache = cache_of(block->stream, block->home);
-  if (C10_LIKELY(block->small)) {
+  if (C10_LIKELY(block->small && !is_unsplit(block))) {
     count_idle(block);
     block->next_cached = std::exchange(cache.lists[block->size / kGranularity], block);
   } else {

@@ -122,6 +122,7 @@ class OPENREG_EXPORT Pool {
 
   /// See mempool_routing.h.
   void use_private(c10::MempoolId_t id);
+  void configure_private(c10::MempoolId_t id, const PrivateSettings& settings);
   void release_private(c10::MempoolId_t id) noexcept;
   int private_users(c10::MempoolId_t id);
 
@@ -250,6 +251,7 @@ class OPENREG_EXPORT Pool {
 
   // ---- Segments; pool_segments.cpp
 
+  Block* take_from_private(c10::StreamId stream, size_t size);
   Block* new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t requested,
                      const Context& context, Lock& lock);
   orError_t reserve(void** ptr, size_t length);
@@ -299,6 +301,7 @@ struct PrivatePool {
   c10::MempoolId_t id;
   int users = 0;
   int segments = 0;
+  PrivateSettings settings{};
   Pool::Caches caches{};
 };
 

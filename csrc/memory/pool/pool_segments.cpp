@@ -68,6 +68,19 @@ orError_t Pool::reserve(void** ptr, size_t length) {
   return orMalloc(ptr, length);
 }
 
+// A free block of a private pool that permits it.
+Block* Pool::take_from_private(c10::StreamId stream, size_t size) {
+  for (auto& [id, pool] : private_) {
+    if (!pool->settings.use_on_oom) {
+      continue;
+    }
+    if (Block* block = take(cache_of(stream, pool.get()), size)) {
+      return block;
+    }
+  }
+  return nullptr;
+}
+
 Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, size_t size, size_t requested,
                          const Context& context, Lock& lock) {
   ++clock_;
@@ -110,6 +123,9 @@ Block* Pool::new_segment(Cache& cache, c10::StreamId stream, PrivatePool* home, 
     error = reserve(&ptr, length);
   }
   if (orGetErrorClass(error) == orClassOutOfMemory) {
+    if (Block* block = home == nullptr && caching_ ? take_from_private(stream, size) : nullptr) {
+      return block;
+    }
     throw_out_of_memory(requested, length, context, lock);
   }
   OR_CHECK_RESULT(error, orMalloc);

@@ -182,7 +182,7 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, con
     Tensor p = probabilities(query, k, bias.value_or(Tensor()), causal, scale_or_default(scale, query));
     if (dropout > 0) {
       dropped = at::empty_like(p).bernoulli_(1 - dropout).div_(dropout < 1 ? 1 - dropout : 1);
-      p = p * dropped;
+      p.mul_(dropped);
     } else {
       dropped = at::empty({}, query.options().dtype(at::kLong));
     }
@@ -214,8 +214,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(
   if (is_composite(dropout)) {
     const double factor = scale_or_default(scale, query);
     const Tensor p = probabilities(query, k, bias, causal, factor);
-    const Tensor used = (dropout > 0 ? p * dropped : p).to(grad.scalar_type());
-    grad_value = at::matmul(used.transpose(-2, -1), grad);
+    // Not kept in a variable: there is one such tensor less while the others are made.
+    grad_value = at::matmul((dropout > 0 ? p * dropped : p).to(grad.scalar_type()).transpose(-2, -1), grad);
     Tensor grad_p = at::matmul(grad, v.transpose(-2, -1)).to(p.scalar_type());
     if (dropout > 0) {
       grad_p.mul_(dropped);

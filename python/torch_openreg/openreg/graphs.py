@@ -8,7 +8,7 @@ outside of graphs.
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -21,6 +21,9 @@ from ._lazy import _is_in_bad_fork, _lazy_init
 from .device import DeviceLike, current_device, index_of, synchronize
 from .memory import empty_host_cache, memory_snapshot
 from .stream import Stream, StreamContext
+
+if TYPE_CHECKING:
+    from .graph_inputs import GraphInputs
 
 PoolHandle = tuple[int, int]
 
@@ -48,16 +51,43 @@ class OpenRegGraph(torch.accelerator.Graph if HAS_GRAPHS else object):  # type: 
 
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
+        self._inputs: "GraphInputs | None" = None
 
-    def capture_begin(self, pool: PoolHandle | None = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(
+        self,
+        pool: PoolHandle | None = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> None:
         """Begins to capture the current stream, which must not be the default stream.
 
         ``capture_error_mode`` selects the threads that must not free memory during the capture: "global" all threads,
-        "thread_local" the calling thread, "relaxed" none.
+        "thread_local" the calling thread, "relaxed" none. With ``check_input_liveness``, a replay raises RuntimeError
+        if a tensor that the capture used was freed.
         """
         self.graph_pool = pool
         self.capture_error_mode = capture_error_mode
         super().capture_begin()
+        self._inputs = None
+        if check_input_liveness:
+            from .graph_inputs import GraphInputs  # imports much of torch.utils
+
+            self._inputs = GraphInputs()
+            self._inputs.__enter__()
+
+    def capture_end(self) -> None:
+        if self._inputs is not None:
+            self._inputs.__exit__(None, None, None)
+        super().capture_end()
+
+    def replay(self) -> None:
+        if self._inputs is not None:
+            self._inputs.check()
+        super().replay()
+
+    def reset(self) -> None:
+        self._inputs = None
+        super().reset()
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Only checks the device: every generator that the capture uses is registered automatically."""
@@ -68,7 +98,10 @@ class OpenRegGraph(torch.accelerator.Graph if HAS_GRAPHS else object):  # type: 
 
 
 class graph:
-    """Captures the work of a ``with`` block into a graph, on ``stream`` or a default capture stream."""
+    """Captures the work of a ``with`` block into a graph, on ``stream`` or a default capture stream.
+
+    ``check_input_liveness`` is that of ``OpenRegGraph.capture_begin``.
+    """
 
     default_capture_stream: Stream | None = None
 
@@ -78,7 +111,13 @@ class graph:
         pool: PoolHandle | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        check_input_liveness: bool = False,
     ) -> None:
+        if enable_annotations:
+            raise NotImplementedError("annotations of kernels in graphs are those of the CUDA driver")
+        if check_input_liveness and not isinstance(openreg_graph, OpenRegGraph):
+            raise TypeError(f"check_input_liveness needs an OpenRegGraph, got {type(openreg_graph).__name__}")
         if stream is None:
             if graph.default_capture_stream is None:
                 graph.default_capture_stream = Stream()
@@ -86,6 +125,7 @@ class graph:
         self.graph = openreg_graph
         self.capture_stream = stream
         self._settings: tuple[PoolHandle | None, Any] = (pool, capture_error_mode)  # torch checks the mode
+        self._check_input_liveness = check_input_liveness
         self._stream_context = StreamContext(stream)
 
     def __enter__(self) -> None:
@@ -95,7 +135,10 @@ class graph:
         self.graph.graph_pool, self.graph.capture_error_mode = self._settings
         self._stream_context.__enter__()
         try:
-            torch.accelerator.Graph.capture_begin(self.graph)
+            if isinstance(self.graph, OpenRegGraph):
+                self.graph.capture_begin(*self._settings, self._check_input_liveness)
+            else:
+                self.graph.capture_begin()
         except BaseException:
             self._stream_context.__exit__()
             raise
@@ -118,13 +161,19 @@ class MemPool:
 
     When the object is destroyed, free memory of the pool is released. The rest is released by
     ``torch.accelerator.empty_cache`` after its tensors are destroyed.
+
+    With ``use_on_oom``, an allocation outside of the pool takes free memory of the pool before it fails. With
+    ``no_split``, each tensor gets a whole segment.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: None = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+        if allocator is not None:
+            raise NotImplementedError("memory pools have no allocator of their own; allocator must be None")
         _lazy_init()
         self._id = graph_pool_handle()
         self._device = current_device()
         _C.use_pool(self._device, self._id)
+        _C.configure_pool(self._device, self._id, use_on_oom, no_split)
         weakref.finalize(self, _release_pool, self._device, self._id).atexit = False
 
     @property
