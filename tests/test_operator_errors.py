@@ -187,6 +187,10 @@ INVALID_CALLS = {
         lambda a, b: torch.add(a, b, out=torch.empty(0, device=a.device)) + torch.add(a, b, out=a),
         [large(500, 1), large(500, 200)],
     ),
+    "a total weight of another dtype": (
+        lambda g, a, i: torch.ops.aten.nll_loss_backward(g, a, i, None, 1, -100, g.double()),
+        [large(1), large(500, 200), large(500, dtype=torch.int64)],
+    ),
     "an unknown string": (lambda a: F.gelu(a, approximate="nearly"), [large(500, 200)]),
 }
 

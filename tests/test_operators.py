@@ -389,6 +389,15 @@ def test_convolutions_of_one_dimension_have_the_strides_of_the_cpu(order, channe
     assert step("openreg") == step("cpu")
 
 
+@pytest.mark.parametrize("size", [0, 3, 20])
+def test_nonzero_static_has_the_strides_of_cuda(size):
+    """As the Meta kernel says, on which torch.compile relies."""
+    x = torch.tensor([[0, 1, 2], [3, 0, 0]])
+    found = torch.nonzero_static(x.openreg(), size=size)
+    assert found.stride() == (1, size)
+    assert torch.equal(found.cpu(), torch.nonzero_static(x, size=size))
+
+
 def test_operators_that_branch_on_the_device_type():
     z = torch.randn(4, dtype=torch.complex64)
     assert torch.equal(z.openreg().conj_physical_().cpu(), z.conj())

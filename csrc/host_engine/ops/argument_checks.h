@@ -33,6 +33,7 @@ bool matrix_product(const c10::IValue* arguments);
 bool multinomial(const c10::IValue* arguments);
 bool multinomial_out(const c10::IValue* arguments);
 bool nll_loss(const c10::IValue* arguments);
+bool nll_loss_backward(const c10::IValue* arguments);
 bool nll_loss2d(const c10::IValue* arguments);
 bool padded_dense_to_jagged(const c10::IValue* arguments);
 bool put(const c10::IValue* arguments);

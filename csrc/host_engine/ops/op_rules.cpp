@@ -332,6 +332,8 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::nll_loss_forward.output", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss},
     {.pattern = "aten::nll_loss2d_forward", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss2d},
     {.pattern = "aten::nll_loss2d_forward.output", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss2d},
+    {.pattern = "aten::nll_loss_backward%", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss_backward},
+    {.pattern = "aten::nll_loss2d_backward%", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::nll_loss_backward},
     {.pattern = "aten::grid_sampler_2d", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
     {.pattern = "aten::grid_sampler_2d.out", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
     {.pattern = "aten::grid_sampler_3d", .flag = kChecked, .reason = kMetaChecksLess, .torch = kTorch, .check = checks::grid_sampler},
@@ -378,6 +380,7 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::masked_fill_.Scalar", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
     {.pattern = "aten::masked_fill_.Tensor", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
     {.pattern = "aten::nll_loss2d_forward", .flag = kHasShapeFunction, .reason = kWrongMeta, .torch = kTorch, .shapes = shapes::nll_loss2d},
+    {.pattern = "aten::nonzero_static", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::nonzero_static},
     {.pattern = "aten::masked_scatter_", .flag = kHasShapeFunction, .reason = kPythonMeta, .torch = kTorch, .shapes = shapes::in_place},
 
     {.pattern = "aten::fft_*", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kHalf | dtypes::kComplexHalf},

@@ -222,6 +222,16 @@ bool shapes::nll_loss2d(const IValue* arguments, OutputPlan& plan) {
   return true;
 }
 
+// The layout of CUDA, which the Meta kernel gives to all devices but the CPU. torch.compile relies on it.
+bool shapes::nonzero_static(const IValue* arguments, OutputPlan& plan) {
+  const int64_t size = arguments[1].toInt();
+  if (size < 0) {
+    return false;
+  }
+  add_strided(plan, {size, arguments[0].toTensor().dim()}, {1, size}, at::kLong);
+  return true;
+}
+
 // The kernel writes argument 0 and returns it. argument_checks.h checks the arguments.
 bool shapes::in_place(const IValue*, OutputPlan& plan) {
   plan.results.emplace_back().argument = 0;

@@ -27,6 +27,7 @@ bool flash_attention(const c10::IValue* arguments, OutputPlan& plan);
 bool flash_attention_backward(const c10::IValue* arguments, OutputPlan& plan);
 bool in_place(const c10::IValue* arguments, OutputPlan& plan);
 bool nll_loss2d(const c10::IValue* arguments, OutputPlan& plan);
+bool nonzero_static(const c10::IValue* arguments, OutputPlan& plan);
 bool index_select(const c10::IValue* arguments, OutputPlan& plan);
 bool layer_norm(const c10::IValue* arguments, OutputPlan& plan);
 bool like_first(const c10::IValue* arguments, OutputPlan& plan);
