@@ -74,6 +74,15 @@ def test_every_byte_is_a_bool():
     assert select(mask).tolist() == [-1, 1, 1, 1, 1, 1] * 20
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sum_of_a_scatter_into_one_element(threads):
+    def scatter(x, index):
+        return torch.zeros(1, 1, device=x.device).scatter_reduce(0, index, x + 1, "sum")
+
+    with torch._inductor.config.patch({"cpp.threads": threads}):
+        check(scatter, torch.randn(33, 1), torch.zeros(33, 1, dtype=torch.int64))
+
+
 def test_combo_kernels():
     """Only Triton has them, so kernels of the device are not combined."""
     with torch._inductor.config.patch(combo_kernels=True):

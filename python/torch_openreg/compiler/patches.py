@@ -303,6 +303,21 @@ def padding() -> None:
 
 
 @_at_registration
+def scatter_sum() -> None:
+    """torch 2.11 to 2.15. With several threads, C++ code for a sum in scatter_reduce fails an assertion if all elements
+    go to one place. The CPU, and only the CPU, calls the operator instead."""
+    from torch._inductor import lowering
+
+    def make(before: Callable[..., bool]) -> Callable[..., bool]:
+        def use_scatter_fallback(*args: Any) -> bool:
+            return before(*("cpu" if arg == DEVICE_NAME else arg for arg in args))
+
+        return use_scatter_fallback
+
+    _replace(lowering, "use_scatter_fallback", make)
+
+
+@_at_registration
 def combo_kernels() -> None:
     """torch 2.11 to 2.15. ``config.combo_kernels`` groups all nodes that are not on the CPU, but only Triton has such
     kernels; C++ fails an assertion. torch 2.15 selects the nodes in a function of their own."""
