@@ -62,7 +62,7 @@ NEEDED = {
     "argmax_of_permuted": lambda: 'get_device_type(x) == "cpu"' in source(lowering, "_make_reduction_inner"),
     "two_step_variance": lambda: 'device.type == "cpu"' in source(lowering, "use_two_step_variance"),
     "concatenation": lambda: '.type == "cpu"' in source(lowering, "cat"),
-    "scatter_sum": lambda: 'src_device_type == "cpu"' in source(utils, "use_scatter_fallback"),
+    "scatter_sum": lambda: 'src_device_type == "cpu"' in source(lowering, "use_scatter_fallback"),
     "padding": lambda: 'device.type == "cpu"' in source(lowering, "_pad_as_cat"),
     "graph_trees": lambda: (
         patches.original(cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes")({DEVICE: None})

@@ -28,15 +28,19 @@ from upstream.translate import translate_for_device
 STARTUP = Path(__file__).resolve().parent / "startup"
 # PyTorch's own machines for these tests have four GPUs. Tests of more ranks are skipped or run on the CPU.
 RANKS = 4
+# A variable: whether `rank_processes` starts the ranks.
+FORKED_RANKS = "UPSTREAM_FORKED_RANKS"
 # Seconds after which a rank whose test failed ends.
 GRACE = 3.0
 
 T = TypeVar("T")
 
 
-def environment(limit: float) -> dict[str, str]:
-    """Variables for workers of distributed files. `limit`: seconds after which a test ends its ranks."""
+def environment(file: Path, limit: float) -> dict[str, str]:
+    """Variables for workers of a distributed file. `limit`: seconds after which a test ends its ranks."""
     return {
+        # A test that asks for the parent of a process expects itself, and not the server.
+        FORKED_RANKS: str(int("os.getppid()" not in file.read_text())),
         "OPENREG_DEVICE_COUNT": str(RANKS),
         "OMP_NUM_THREADS": "1",  # as torchrun; ranks would compete for the cores
         # For tests that another program of PyTorch would start.
@@ -286,7 +290,8 @@ class TranslatedFile(importlib.machinery.SourceFileLoader):
 
 def install() -> None:
     """Patches the test utilities when they are imported, and the start of processes."""
-    rank_processes.install()
+    if os.environ.get(FORKED_RANKS) == "1":
+        rank_processes.install()
     sys.meta_path[:0] = [Patcher(PATCHES), Translator()]
 
 

@@ -250,9 +250,9 @@ class FileRun:
         variables = {"CUDA_VISIBLE_DEVICES": ""}  # a test that calls torch.cuda must not run on a GPU
         if self._file.distributed:
             # The folder of the file has modules that tests import.
-            own = (self._options.tests / self._file.name).parent
-            folders = [distributed_tests.STARTUP, *folders, own]
-            variables |= distributed_tests.environment(BUSY_FACTOR * self._options.limit)
+            file = self._options.tests / self._file.name
+            folders = [distributed_tests.STARTUP, *folders, file.parent]
+            variables |= distributed_tests.environment(file, BUSY_FACTOR * self._options.limit)
         variables["PYTHONPATH"] = os.pathsep.join(map(str, folders))
         return self._options.environment | variables
 
