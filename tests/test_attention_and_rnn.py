@@ -1,5 +1,6 @@
 """Attention, recurrent layers and convolutions, for which PyTorch calls other operators than on the CPU."""
 
+import copy
 import itertools
 
 import pytest
@@ -43,6 +44,20 @@ def test_lstm_does_not_launch_a_kernel_per_time_step():
     before = torch.openreg.operator_totals().launches
     model(data)
     assert torch.openreg.operator_totals().launches - before < 50
+
+
+@pytest.mark.parametrize("train_first", [True, False])
+def test_lstm_is_trained_and_validated_in_turn(train_first):
+    """The kernel returns a workspace for backward only in grad mode."""
+    model = nn.LSTM(8, 6).openreg()
+    data = torch.randn(5 + train_first, 3, 8, device="openreg")  # not the shapes of another test
+    for step in range(4):
+        with torch.set_grad_enabled(step % 2 != train_first):
+            output, _ = model(data)
+            close(output.detach(), copy.deepcopy(model).cpu()(data.cpu())[0].detach())
+            if torch.is_grad_enabled():
+                output.sum().backward()
+    assert model.weight_ih_l0.grad.isfinite().all()
 
 
 def test_lstm_dropout_is_between_layers_only():

@@ -255,6 +255,33 @@ def test_launch_is_asynchronous_and_in_stream_order():
     assert_close(result.cpu(), x.tan() * 2)
 
 
+def test_events_are_recorded_after_the_kernels_before_them():
+    start, end = (torch.Event(device="openreg", enable_timing=True) for _ in range(2))
+
+    def work(x):
+        y = x
+        start.record()
+        for _ in range(40):
+            y = (y * 1.0001).sin() + x
+        end.record()
+        return y, x[:100] @ x
+
+    compiled, side = torch.compile(work), openreg.Stream()
+    x = torch.randn(800, 800, device="openreg")
+    expected = work(x)[0]
+    compiled(x)
+    for _ in range(3):
+        openreg.synchronize()
+        y, _ = compiled(x)
+        with openreg.stream(side):
+            side.wait_event(end)
+            copied = y.clone()
+            y.record_stream(side)
+        openreg.synchronize()
+        assert_close(copied, expected, atol=1e-3, rtol=1e-3)
+        assert start.elapsed_time(end) > 1  # milliseconds
+
+
 def test_current_stream():
     compiled = torch.compile(lambda x: x.tan() * 2)
     x = torch.ones(32, device="openreg")

@@ -62,6 +62,10 @@ NEEDED = {
     "argmax_of_permuted": lambda: 'get_device_type(x) == "cpu"' in source(lowering, "_make_reduction_inner"),
     "two_step_variance": lambda: 'device.type == "cpu"' in source(lowering, "use_two_step_variance"),
     "concatenation": lambda: '.type == "cpu"' in source(lowering, "cat"),
+    "order_of_events": lambda: (
+        "flush" not in source(scheduler.Scheduler, "codegen_extern_call")
+        and "if device := node.get_device():\n" in inspect.getsource(scheduler.Scheduler._codegen)
+    ),
     "scatter_sum": lambda: 'src_device_type == "cpu"' in source(lowering, "use_scatter_fallback"),
     "padding": lambda: 'device.type == "cpu"' in source(lowering, "_pad_as_cat"),
     "graph_trees": lambda: (

@@ -110,3 +110,16 @@ def test_futures_and_hooks(numbers):
     leaf.register_hook(lambda gradient: seen.append(clip(gradient).tolist()))
     (leaf * leaf).sum().backward()
     assert seen == [clip(2 * numbers).tolist()]
+
+
+@pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"])
+def test_traced_convolutions(name):
+    """The trace has the convolution, and not its result for the example."""
+    dimensions = int(name[-2])
+    layer = getattr(torch.nn, name)(2, 3, 3).to(DEVICE)
+    example, x = (torch.randn(2, 2, *[5] * dimensions, device=DEVICE) for _ in range(2))
+    traced = torch.jit.trace(layer, example)
+    assert "aten::_convolution" in str(traced.inlined_graph)
+    assert torch.equal(traced(x), layer(x))
+    gradients = [torch.autograd.grad(run(x).square().sum(), layer.weight)[0] for run in (traced, layer)]
+    torch.testing.assert_close(*gradients)

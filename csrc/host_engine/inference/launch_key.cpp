@@ -5,6 +5,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
@@ -49,6 +50,11 @@ int64_t global_settings() {
          (context.deterministicAlgorithmsWarnOnly() ? 1 << 9 : 0);
 }
 
+// Some kernels return results for backward only in grad mode.
+int64_t grad_setting(const OpTraits& traits) {
+  return traits.rules.has(OpFlag::kShapesFromKernel) && c10::GradMode::is_enabled() ? 1 << 10 : 0;
+}
+
 int64_t word(Kind kind, int64_t payload = 0) {
   return kind | (payload << 8);
 }
@@ -83,7 +89,7 @@ bool LaunchKey::read(const OpTraits& traits, const torch::jit::Stack& stack, int
   device_ = -1;
   words_.clear();
   words_.push_back(reinterpret_cast<int64_t>(&traits));
-  words_.push_back(global_settings());
+  words_.push_back(global_settings() | grad_setting(traits));
   const size_t begin = stack.size() - traits.arguments;
   for (size_t i = 0; i < traits.arguments; ++i) {
     written_ = traits.written[i];

@@ -10,8 +10,10 @@
 #include "host_engine/registration/layouts.h"
 #include "host_engine/registration/register_kernels.h"
 
+#include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/library.h>
 
 namespace openreg {
@@ -42,6 +44,20 @@ void resize_and_run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_operator(op, stack);
 }
 
+// torch.jit.trace does not record convolution, but what its default kernel calls.
+void run_convolution(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (C10_LIKELY(!torch::jit::tracer::isTracing())) {
+    run_operator(op, stack);
+    return;
+  }
+  static const c10::OperatorHandle recorded =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "");
+  const at::Context& context = at::globalContext();
+  torch::jit::push(stack, context.benchmarkCuDNN(), context.deterministicCuDNN(), context.userEnabledCuDNN(),
+                   context.allowTF32CuDNN());
+  recorded.callBoxed(stack);
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(engine());
 }
@@ -55,7 +71,11 @@ bool is_composite(std::string_view name) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const OpRule& rule : op_rules()) {
     if (rule.flag == OpFlag::kChoosesByDevice && !is_composite(rule.pattern)) {
-      m.impl(std::string(rule.pattern).c_str(), engine());
+      const bool traced_by_parts = rule.pattern == "aten::convolution";
+      m.impl(std::string(rule.pattern).c_str(),
+             traced_by_parts
+                 ? torch::CppFunction::makeFromBoxedFunction<&run_convolution>().debug(kEngineLabel)
+                 : engine());
     }
   }
   m.impl("rrelu_with_noise.out",

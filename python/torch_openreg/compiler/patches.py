@@ -231,6 +231,23 @@ def stream_guard() -> None:
 
 
 @_at_registration
+def order_of_events() -> None:
+    """torch 2.11 to 2.15. C++ kernels are collected and written before the next call of an operator, but not if that has
+    no device, as those of events and streams. An event would then be recorded before the kernels that precede it."""
+    from torch._inductor import scheduler
+
+    def make(before: Callable[..., None]) -> Callable[..., None]:
+        def codegen_extern_call(self: Any, node: Any) -> None:
+            if node.get_device() is None:
+                self.flush()
+            before(self, node)
+
+        return codegen_extern_call
+
+    _replace(scheduler.Scheduler, "codegen_extern_call", make)
+
+
+@_at_registration
 @_since(2, 13)
 def argmax_of_permuted() -> None:
     """torch 2.13 to 2.15. The index of argmax in a permuted tensor is computed only for Triton and the CPU; others get
