@@ -108,6 +108,8 @@ class Plugin:
             )
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if self._spec.compiler:
+            compiler_tests.count_no_kernels({getattr(item, "cls", None) for item in items})
         by_id = {item.nodeid: item for item in items}
         chosen = Selection(**self._spec.selection).select(by_id)
         done = set(self._spec.done)
