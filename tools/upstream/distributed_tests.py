@@ -18,7 +18,7 @@ import threading
 import unittest
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar
 
 from upstream import rank_processes
@@ -100,8 +100,24 @@ def end_poisoned_ranks(test_class: Any) -> None:
         test_class.poison_pill = test_class._processes_spawned = False
 
 
+def options_of_the_backend() -> type:
+    """In the place of ``ProcessGroupNCCL.Options``: takes every attribute."""
+    from torch._C._distributed_c10d import Backend
+
+    class Options(Backend.Options):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(backend_name())
+            vars(self).update(attributes)
+
+    return Options
+
+
 def patch_common_distributed(module: Any) -> None:
     name, backend = device_name(), backend_name()
+    module.c10d.ProcessGroupNCCL = SimpleNamespace(Options=options_of_the_backend())
+    # For tests that require some version.
+    module.torch._C._nccl_version = lambda: 2 << 32 | 30 << 16
+    module.torch._C._nccl_version_suffix = lambda: b""
     module.HAS_ACCELERATOR = True
     module.ACCELERATOR_DIST_BACKENDS.append(backend)
     module.DDP_RANK_DEVICES.append(name)
