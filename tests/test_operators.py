@@ -398,6 +398,20 @@ def test_nonzero_static_has_the_strides_of_cuda(size):
     assert torch.equal(found.cpu(), torch.nonzero_static(x, size=size))
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_fused_optimizers_take_a_learning_rate_on_the_host(name, shape):
+    results = []
+    for device in ("cpu", "openreg"):
+        parameter = torch.ones(3, device=device, requires_grad=True)
+        optimizer = getattr(torch.optim, name)([parameter], lr=torch.full(shape, 0.1), fused=True)
+        for _ in range(2):
+            parameter.grad = torch.arange(3.0).to(device)
+            optimizer.step()
+        results.append(parameter.detach().cpu())
+    torch.testing.assert_close(*results)
+
+
 def test_operators_that_branch_on_the_device_type():
     z = torch.randn(4, dtype=torch.complex64)
     assert torch.equal(z.openreg().conj_physical_().cpu(), z.conj())

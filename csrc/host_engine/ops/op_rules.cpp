@@ -13,6 +13,7 @@ namespace {
 using enum OpFlag;
 
 constexpr const char* kHostIndices = "accepts host and device indices, and checks them";
+constexpr const char* kHostLearningRate = "accepts a learning rate of shape [1] on the host, as on CUDA";
 constexpr const char* kHostSizes = "accepts sizes as host tensors";
 constexpr const char* kWrongMeta =
     "its Meta kernel infers other shapes or dtypes than the CPU kernel returns, or is missing";
@@ -68,6 +69,10 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::_index_put*", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
     {.pattern = "aten::_unsafe_index*", .flag = kIndexing, .reason = kHostIndices, .torch = kTorch},
 
+    {.pattern = "aten::_fused_adagrad_.tensor_lr", .flag = kTakesHostTensors, .reason = kHostLearningRate, .torch = kTorch},
+    {.pattern = "aten::_fused_adam_.tensor_lr", .flag = kTakesHostTensors, .reason = kHostLearningRate, .torch = kTorch},
+    {.pattern = "aten::_fused_adamw_.tensor_lr", .flag = kTakesHostTensors, .reason = kHostLearningRate, .torch = kTorch},
+    {.pattern = "aten::_fused_sgd_.tensor_lr", .flag = kTakesHostTensors, .reason = kHostLearningRate, .torch = kTorch},
     {.pattern = "aten::_nested_from_padded", .flag = kTakesHostTensors, .reason = kHostSizes, .torch = kTorch},
     {.pattern = "aten::_nested_view_from_buffer*", .flag = kTakesHostTensors, .reason = kHostSizes, .torch = kTorch},
 
