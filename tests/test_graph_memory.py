@@ -271,10 +271,14 @@ def test_check_input_liveness():
     assert y.tolist() == [[4.0] * 3] * 2
     line = scaled.__code__.co_firstlineno + 1
     del bias
-    with pytest.raises(RuntimeError, match=r"1 of the tensors .*\n  float32\[3\] on openreg:0, used by aten.add.Tensor at "):
+    with pytest.raises(
+        RuntimeError, match=r"1 of the tensors .*\n  float32\[3\] on openreg:0, used by aten.add.Tensor at "
+    ):
         graph.replay()
     x.untyped_storage().resize_(0)
-    with pytest.raises(RuntimeError, match=rf"2 of the tensors .*\n  float32\[2, 3\] .* at {__file__}:{line} in scaled"):
+    with pytest.raises(
+        RuntimeError, match=rf"2 of the tensors .*\n  float32\[2, 3\] .* at {__file__}:{line} in scaled"
+    ):
         graph.replay()
     assert torch.ones(3, device=DEVICE).sum().item() == 3
     graph.reset()
@@ -286,10 +290,10 @@ def test_check_input_liveness():
 
 def test_check_input_liveness_of_backward_and_pinned_memory():
     weight = torch.ones(3, device=DEVICE, requires_grad=True)
-    host = torch.ones(3).pin_memory()
+    pinned = [torch.ones(3).pin_memory()]
 
     def step():
-        (weight * host.to(DEVICE, non_blocking=True)).sum().backward()
+        (weight * pinned[0].to(DEVICE, non_blocking=True)).sum().backward()
 
     stream = openreg.Stream()
     stream.wait_stream(openreg.current_stream())
@@ -303,7 +307,7 @@ def test_check_input_liveness_of_backward_and_pinned_memory():
     weight.grad = None
     with pytest.raises(RuntimeError, match="1 of the tensors"):
         graph.replay()
-    del host
+    pinned.clear()
     with pytest.raises(RuntimeError, match="2 of the tensors"):
         graph.replay()
 
@@ -346,7 +350,9 @@ def test_a_pool_whose_segments_are_not_split():
         with openreg.use_mem_pool(pool):
             for _ in range(3):
                 tensors = []  # freed memory is used again
-                tensors = [torch.full((size,), float(size), device=DEVICE) for size in (1, 1, 3_000_000, 300_000)]
+                tensors = [
+                    torch.full((size,), float(size), device=DEVICE) for size in (1, 1, 3_000_000, 300_000)
+                ]
         assert [tensor[-1].item() for tensor in tensors] == [1, 1, 3_000_000, 300_000]
         blocks = [len(found["blocks"]) for found in pool.snapshot()]
         assert (blocks == [1] * 4) == no_split, blocks

@@ -112,7 +112,9 @@ def test_futures_and_hooks(numbers):
     assert seen == [clip(2 * numbers).tolist()]
 
 
-@pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"])
+@pytest.mark.parametrize(
+    "name", ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+)
 def test_traced_convolutions(name):
     """The trace has the convolution, and not its result for the example."""
     dimensions = int(name[-2])

@@ -32,7 +32,8 @@ c10::MempoolId_t capture_pool_handle();
 /// Increments the use count; creates the pool if it does not exist.
 OPENREG_EXPORT void use_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 /// Call after use_pool, before anything is allocated.
-OPENREG_EXPORT void configure_pool(c10::DeviceIndex device, c10::MempoolId_t pool, const PrivateSettings& settings);
+OPENREG_EXPORT void configure_pool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                   const PrivateSettings& settings);
 /// Decrements the use count; no effect if the pool does not exist.
 OPENREG_EXPORT void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept;
 /// Releases the free segments of a pool without users; no effect during a capture.

@@ -265,7 +265,9 @@ def test_random_bytes_in_the_shared_memory(seed):
     with Ranks(2, timeout=TIMEOUT) as ranks:
         errors = ranks.run(call_while_memory_changes, seed)
     assert "all_reduce" in errors[0], errors
-    assert all(re.search("failed on rank|work before it has failed", error) for error in errors if error), errors
+    assert all(re.search("failed on rank|work before it has failed", error) for error in errors if error), (
+        errors
+    )
 
 
 def train_with_a_dead_peer(rank, world):

@@ -7,8 +7,8 @@
 namespace openreg {
 namespace {
 
-// A convolution of one dimension runs as one of two dimensions, of which the first has size 1. Strides of dimensions
-// of size 1 can make such a view channels last.
+// A convolution of one dimension runs as one of two dimensions, of which the first has size 1. Strides of
+// dimensions of size 1 can make such a view channels last.
 bool is_channels_last_1d(const at::Tensor& tensor, bool made_contiguous) {
   const at::IntArrayRef sizes = tensor.sizes();
   const int64_t plane = sizes[1] * sizes[2];
@@ -55,8 +55,9 @@ void apply_memory_format(const OpTraits& traits, const torch::jit::Stack& stack,
   for (size_t i = 0; i < rule->arguments; ++i) {
     const at::Tensor& tensor = deciding[i].toTensor();
     // Of the others, none has a format with three dimensions.
-    channels_last |= tensor.dim() == 3 && rule->arguments == 2 ? is_channels_last_1d(tensor, /*made_contiguous=*/i == 0)
-                                                               : is_channels_last(tensor);
+    channels_last |= tensor.dim() == 3 && rule->arguments == 2
+                         ? is_channels_last_1d(tensor, /*made_contiguous=*/i == 0)
+                         : is_channels_last(tensor);
   }
   if (channels_last) {
     for (OutputPlan::Result& result : plan.results) {

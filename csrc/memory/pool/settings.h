@@ -42,8 +42,9 @@ OPENREG_EXPORT Settings settings_of_environment();
 
 /// Of one private pool.
 struct PrivateSettings {
-  bool use_on_oom = false;  // allocations from the default pool take free blocks of this pool before they fail
-  bool no_split = false;    // each block is a whole segment
+  bool use_on_oom =
+      false;              // allocations from the default pool take free blocks of this pool before they fail
+  bool no_split = false;  // each block is a whole segment
 };
 
 }  // namespace openreg

@@ -63,11 +63,11 @@ void bind_graph(py::module_& m) {
   m.def("use_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
           openreg::use_pool(openreg::checked_index(device), pool);
         }));
-  m.def("configure_pool", wrap_pybind_function_no_gil(
-                              [](int device, c10::MempoolId_t pool, bool use_on_oom, bool no_split) {
-                                openreg::configure_pool(openreg::checked_index(device), pool,
-                                                        {.use_on_oom = use_on_oom, .no_split = no_split});
-                              }));
+  m.def("configure_pool",
+        wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool, bool use_on_oom, bool no_split) {
+          openreg::configure_pool(openreg::checked_index(device), pool,
+                                  {.use_on_oom = use_on_oom, .no_split = no_split});
+        }));
   m.def("release_pool", wrap_pybind_function_no_gil([](int device, c10::MempoolId_t pool) {
           openreg::release_pool(openreg::checked_index(device), pool);
         }));

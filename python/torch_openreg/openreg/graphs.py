@@ -51,7 +51,7 @@ class OpenRegGraph(torch.accelerator.Graph if HAS_GRAPHS else object):  # type: 
 
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
-        self._inputs: "GraphInputs | None" = None
+        self._inputs: GraphInputs | None = None
 
     def capture_begin(
         self,
