@@ -120,7 +120,8 @@ test-name: build
 # The package under the address and undefined behavior sanitizers. torch is not instrumented, and Python leaks at exit.
 SANITIZED_TESTS ?= tests/test_memory.py tests/test_memory_stats.py tests/test_memory_settings.py \
   tests/test_memory_snapshot.py tests/test_pinned_memory.py tests/test_graph_memory.py tests/test_storage.py \
-  tests/test_copy.py tests/test_operators.py tests/test_operator_errors.py tests/test_host_arguments.py tests/ops/test_ops.py
+  tests/test_copy.py tests/test_operators.py tests/test_strides.py tests/test_operator_errors.py \
+  tests/test_host_arguments.py tests/ops/test_ops.py
 test-sanitized: build
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BUILD)/sanitized -G Ninja \
 	  -DOPENREG_SANITIZE=address,undefined

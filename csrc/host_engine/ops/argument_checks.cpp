@@ -127,14 +127,11 @@ bool checks::nll_loss(const IValue* arguments) {
          (is_defined(weight) && weight.toTensor().scalar_type() != arguments[0].toTensor().scalar_type());
 }
 
-// For both numbers of dimensions.
+// The arguments after the gradient begin as those of the loss. For both numbers of dimensions.
 bool checks::nll_loss_backward(const IValue* arguments) {
   const at::ScalarType self = arguments[1].toTensor().scalar_type();
-  const at::ScalarType target = arguments[2].toTensor().scalar_type();
-  const IValue& weight = arguments[3];
-  return (target != at::kLong && target != at::kByte) || arguments[0].toTensor().scalar_type() != self ||
-         arguments[6].toTensor().scalar_type() != self ||
-         (is_defined(weight) && weight.toTensor().scalar_type() != self);
+  return nll_loss(arguments + 1) || arguments[0].toTensor().scalar_type() != self ||
+         arguments[6].toTensor().scalar_type() != self;
 }
 
 // The target has one class for each position, the weights one element for each class.

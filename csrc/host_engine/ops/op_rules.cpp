@@ -434,7 +434,6 @@ constexpr OpRule kRules[] = {
     {.pattern = "aten::tanh_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
     {.pattern = "aten::sigmoid_backward%", .flag = kUpcast, .reason = kCudaHasDtype, .torch = kTorch, .dtypes = dtypes::kComplexHalf},
 
-    {.pattern = "aten::convolution", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::_convolution", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::convolution_backward", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},
     {.pattern = "aten::conj_physical_", .flag = kChoosesByDevice, .reason = kNoPrivateUse1Kernel, .torch = kTorch},

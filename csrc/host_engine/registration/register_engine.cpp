@@ -71,13 +71,10 @@ bool is_composite(std::string_view name) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const OpRule& rule : op_rules()) {
     if (rule.flag == OpFlag::kChoosesByDevice && !is_composite(rule.pattern)) {
-      const bool traced_by_parts = rule.pattern == "aten::convolution";
-      m.impl(std::string(rule.pattern).c_str(),
-             traced_by_parts
-                 ? torch::CppFunction::makeFromBoxedFunction<&run_convolution>().debug(kEngineLabel)
-                 : engine());
+      m.impl(std::string(rule.pattern).c_str(), engine());
     }
   }
+  m.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&run_convolution>().debug(kEngineLabel));
   m.impl("rrelu_with_noise.out",
          torch::CppFunction::makeFromBoxedFunction<&resize_and_run>().debug(kEngineLabel));
 }

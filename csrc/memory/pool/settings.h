@@ -42,9 +42,10 @@ OPENREG_EXPORT Settings settings_of_environment();
 
 /// Of one private pool.
 struct PrivateSettings {
-  bool use_on_oom =
-      false;              // allocations from the default pool take free blocks of this pool before they fail
-  bool no_split = false;  // each block is a whole segment
+  /// Allocations from the default pool take free blocks of this pool before they fail.
+  bool use_on_oom = false;
+  /// Each block is a whole segment.
+  bool no_split = false;
 };
 
 }  // namespace openreg

@@ -132,12 +132,12 @@ class graph:
         synchronize()
         torch.accelerator.empty_cache()
         empty_host_cache()
-        self.graph.graph_pool, self.graph.capture_error_mode = self._settings
         self._stream_context.__enter__()
         try:
             if isinstance(self.graph, OpenRegGraph):
                 self.graph.capture_begin(*self._settings, self._check_input_liveness)
             else:
+                self.graph.graph_pool, self.graph.capture_error_mode = self._settings
                 self.graph.capture_begin()
         except BaseException:
             self._stream_context.__exit__()
