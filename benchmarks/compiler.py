@@ -17,6 +17,8 @@ from rich.table import Table
 ROUNDS = 7
 SECONDS = 0.15  # of one measurement
 
+Call = Callable[[], object]
+
 
 @dataclass
 class Seconds:
@@ -24,7 +26,7 @@ class Seconds:
     wall: float
 
 
-def seconds(call: Callable[[], object]) -> Seconds:
+def seconds(call: Call) -> Seconds:
     """The time of one call."""
     calls = 1
     while True:
@@ -39,19 +41,16 @@ def seconds(call: Callable[[], object]) -> Seconds:
         calls = max(2 * calls, int(calls * SECONDS / max(spent.cpu, 1e-6)))
 
 
-def measure(calls: dict[str, Callable[[], object]]) -> dict[str, Seconds]:
+def measure(calls: list[Call]) -> list[Seconds]:
     """The medians."""
-    for call in calls.values():
+    for call in calls:
         for _ in range(5):
             call()
-    times: dict[str, list[Seconds]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            times[name].append(seconds(call))
-    return {
-        name: Seconds(median(one.cpu for one in found), median(one.wall for one in found))
-        for name, found in times.items()
-    }
+    rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
+    return [
+        Seconds(median(one.cpu for one in found), median(one.wall for one in found))
+        for found in zip(*rounds, strict=True)
+    ]
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
@@ -100,6 +99,8 @@ STEPS = {
     "training step, conv net": (convolutions, 0, (8, 3, 32, 32)),
     "training step, transformer layer": (transformer, 64, (4, 32, 64)),
 }
+# The alternatives of a row, in the order in which they run.
+CPU, CPU_EAGER, DEVICE, EAGER, REDUCE_OVERHEAD, CAPTURED = range(6)
 
 
 def step_of(
@@ -117,68 +118,98 @@ def step_of(
     return step
 
 
+def captured(call: Call) -> Call:
+    """Replays a graph of the call."""
+    side = torch.openreg.Stream()
+    side.wait_stream(torch.openreg.current_stream())
+    with torch.openreg.stream(side):
+        for _ in range(3):
+            call()
+    torch.openreg.current_stream().wait_stream(side)
+    graph = torch.openreg.OpenRegGraph()
+    with torch.openreg.graph(graph):
+        call()
+    return graph.replay
+
+
+def function_calls(function: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]) -> list[Call]:
+    x = torch.randn(shape)
+    on_device = x.openreg()
+    compiled, reduced = torch.compile(function), torch.compile(function, mode="reduce-overhead")
+    return [
+        lambda: compiled(x),
+        lambda: function(x),
+        lambda: compiled(on_device),
+        lambda: function(on_device),
+        lambda: reduced(on_device),
+        captured(lambda: compiled(on_device)),
+    ]
+
+
+def step_calls(make: Callable[[int], torch.nn.Module], width: int, shape: tuple[int, ...]) -> list[Call]:
+    torch._dynamo.reset()
+
+    def step(device: str, mode: str | None) -> Call:
+        return step_of(make, width, shape, device, mode)
+
+    return [
+        step("cpu", None),
+        step("cpu", "eager"),
+        step("openreg", None),
+        step("openreg", "eager"),
+        step("openreg", "reduce-overhead"),
+        captured(step("openreg", None)),
+    ]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     table = Table(
         "case",
         "compiled, device / CPU: CPU time",
         "wall time",
-        "compiled / eager, device: CPU time",
-        "reduce-overhead / default, device: CPU time",
+        "compiled / eager, CPU time: device",
+        "CPU",
+        "reduce-overhead / default: CPU time",
+        "wall time",
+        "graph of the call / default: CPU time",
         "wall time",
     )
-    for name, (function, shape) in FUNCTIONS.items():
-        x = torch.randn(shape)
-        on_device = x.openreg()
-        compiled, graphed = torch.compile(function), torch.compile(function, mode="reduce-overhead")
-        table.add_row(
-            name,
-            *ratios(
-                {
-                    "cpu": lambda c=compiled, x=x: c(x),
-                    "device": lambda c=compiled, x=on_device: c(x),
-                    "eager": lambda f=function, x=on_device: f(x),
-                    "graphed": lambda g=graphed, x=on_device: g(x),
-                }
-            ),
-        )
-    for name, (make, width, shape) in STEPS.items():
-        torch._dynamo.reset()
-        calls = {
-            "cpu": step_of(make, width, shape, "cpu", None),
-            "device": step_of(make, width, shape, "openreg", None),
-            "eager": step_of(make, width, shape, "openreg", "eager"),
-            "graphed": step_of(make, width, shape, "openreg", "reduce-overhead"),
-        }
-        table.add_row(name, *ratios(calls))
-    Console().print(table)
+    for name, function in FUNCTIONS.items():
+        table.add_row(name, *ratios(function_calls(*function)))
+    for name, step in STEPS.items():
+        table.add_row(name, *ratios(step_calls(*step)))
+    name, step = next(iter(STEPS.items()))
+    with torch.autograd.set_multithreading_enabled(False):
+        table.add_row(f"{name}, backward on one thread", *ratios(step_calls(*step)))
+    Console(width=160).print(table)
     print_floor()
 
 
 def print_floor() -> None:
     """What no backend can go below."""
     torch._dynamo.reset()
-    found = measure(
-        {
-            "step": step_of(mlp, 16, (8, 16), "openreg", None),
-            "nothing": step_of(Identity, 0, (1, 1), "cpu", None),
-        }
+    step, nothing = measure(
+        [step_of(mlp, 16, (8, 16), "openreg", None), step_of(Identity, 0, (1, 1), "cpu", None)]
     )
     print(
-        f"A compiled training step of one multiplication on the CPU: {found['nothing'].wall * 1e6:.0f} us, "
-        f"{found['nothing'].wall / found['step'].wall:.2f} of the wall time of the MLP 16 step on the device"
+        f"A compiled training step of one multiplication on the CPU: {nothing.wall * 1e6:.0f} us, "
+        f"{nothing.wall / step.wall:.2f} of the wall time of the MLP 16 step on the device"
     )
 
 
-def ratios(calls: dict[str, Callable[[], object]]) -> list[str]:
+def ratios(calls: list[Call]) -> list[str]:
     found = measure(calls)
-    device, cpu, eager, graphed = (found[name] for name in ("device", "cpu", "eager", "graphed"))
+    device = found[DEVICE]
     values = (
-        device.cpu / cpu.cpu,
-        device.wall / cpu.wall,
-        device.cpu / eager.cpu,
-        graphed.cpu / device.cpu,
-        graphed.wall / device.wall,
+        device.cpu / found[CPU].cpu,
+        device.wall / found[CPU].wall,
+        device.cpu / found[EAGER].cpu,
+        found[CPU].cpu / found[CPU_EAGER].cpu,
+        found[REDUCE_OVERHEAD].cpu / device.cpu,
+        found[REDUCE_OVERHEAD].wall / device.wall,
+        found[CAPTURED].cpu / device.cpu,
+        found[CAPTURED].wall / device.wall,
     )
     return [f"{value:.2f}" for value in values]
 

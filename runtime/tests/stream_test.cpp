@@ -263,6 +263,34 @@ TEST(Stream, NoThreadStartsBeforeTheFirstQueuedWork) {
   });
 }
 
+// The host does not wait for the streams, which would run their kernels. See Note [Polling] in
+// drivers/sim/executor.h.
+TEST(Stream, WorkersThatPollPeriodicallyRunEveryStream) {
+  Stream a, b;
+  std::atomic<int> done{0};
+  const auto wait_for = [&](int count) {
+    for (int now; (now = done.load()) != count;) done.wait(now);
+  };
+  const auto finish = [&] {
+    done.fetch_add(1);
+    done.notify_all();
+  };
+  for (int i = 0; i < 2000; ++i) ASSERT_OK(launch(a, [&] { done.fetch_add(1); }));
+  ASSERT_OK(launch(a, finish));
+  wait_for(2001);
+  for (int round = 0; round < 300; ++round) {
+    const auto opened = std::make_shared<Gate>();
+    done.store(0);
+    ASSERT_OK(launch(a, finish));
+    if (round % 3 == 0) wait_for(1);  // the worker is idle, or about to be
+    ASSERT_OK(launch(a, [=] { opened->wait(); }));
+    ASSERT_OK(launch(b, [=] { opened->open(); }));
+    ASSERT_OK(launch(a, finish));
+    ASSERT_OK(launch(b, finish));
+    wait_for(3);
+  }
+}
+
 TEST(Stream, HighPriorityStreamsRunFirst) {
   orDeviceProperties properties{};
   properties.struct_size = sizeof(properties);

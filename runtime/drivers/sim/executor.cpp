@@ -40,19 +40,38 @@ void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
       List& list = lists_[std::clamp(kPriorities - 1 + stream.priority(), 0, kPriorities - 1)];
       (list.first ? list.last->ready_link.next : list.first) = &stream;
       list.last = &stream;
-      ready_.fetch_add(1, std::memory_order_relaxed);
+      ready_.fetch_add(1);
     }
-    if (ready_.load(std::memory_order_relaxed) <= searching_) return;
-    if (sleeping_ > 0) {
-      --sleeping_;
-      ++searching_;
-      ++signals_;
-      wake = true;
-    } else if (threads_ < max_threads()) {
-      start_thread();
-    }
+    if (ready_.load(std::memory_order_relaxed) <= searching_ + watching_.load()) return;
+    wake = claim_thread();
   }
   if (wake) wake_.notify_one();
+}
+
+// Either enqueue() sees that the thread no longer watches, or this sees the queued stream.
+void Executor::end_watch(const Stream* claimed) {
+  watching_.fetch_sub(1);
+  if (!claimed || ready_.load() == 0) return;
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    const int others = ready_.load(std::memory_order_relaxed) - (claimed->ready_link.linked ? 1 : 0);
+    if (others <= searching_ + watching_.load()) return;
+    wake = claim_thread();
+  }
+  if (wake) wake_.notify_one();
+}
+
+// Returns true if a sleeping thread is to be notified.
+bool Executor::claim_thread() {
+  if (sleeping_ > 0) {
+    --sleeping_;
+    ++searching_;
+    ++signals_;
+    return true;
+  }
+  if (threads_ < max_threads()) start_thread();
+  return false;
 }
 
 void Executor::start_thread() {
@@ -69,6 +88,8 @@ void Executor::start_thread() {
 
 void Executor::work() {
   platform::block_signals();
+  platform::sleep_precisely();
+  LaunchPattern pattern;
   std::unique_lock lock(mutex_);
   for (;;) {
     int64_t earliest_ns = 0;
@@ -76,10 +97,10 @@ void Executor::work() {
       --searching_;
       lock.unlock();
       const Ref<Stream> stream = Ref<Stream>::adopt(picked);
-      stream->run_as_worker();
+      stream->run_as_worker(pattern);
       lock.lock();
       ++searching_;
-    } else if (!poll(lock)) {
+    } else if (!wait_for_ready(lock, pattern.polling())) {
       sleep(lock, earliest_ns);
     }
   }
@@ -120,11 +141,11 @@ Stream* Executor::pick(int64_t& earliest_ns) {
   return nullptr;
 }
 
-bool Executor::poll(std::unique_lock<std::mutex>& lock) {
+bool Executor::wait_for_ready(std::unique_lock<std::mutex>& lock, Polling polling) {
   if (ready_.load(std::memory_order_relaxed) != 0)
     return false;  // all ready streams are delayed by the schedule
   lock.unlock();
-  spin([this] { return has_ready(); });
+  poll(polling, [this] { return has_ready(); });
   lock.lock();
   return ready_.load(std::memory_order_relaxed) != 0;
 }

@@ -25,6 +25,7 @@ struct Operation {
   Kind kind = Kind::kKernel;
   uint64_t ticket = 0;
   Delay delay;
+  const void* launcher = nullptr;  // identifies the thread that has submitted it
   const orKernel* kernel = nullptr;
   orObserver observer{};  // `done` is NULL without an observer
   void* args = nullptr;   // `storage`, or a heap block if larger

@@ -38,6 +38,10 @@ void free_pages(void* pages, size_t size);
 /// Blocks signals on the calling thread, so that threads of the program handle them.
 void block_signals();
 
+/// Sleeps of the calling thread end when they should, not when it suits the system.
+void sleep_precisely();
+void sleep_for(int64_t nanoseconds);
+
 int hardware_threads();
 
 // ---- Interprocess sharing: see Note [Handle lookup] and Note [File locks] in ipc_layout.h.

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -86,6 +87,16 @@ void block_signals() {
   sigfillset(&signals);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&signals, fault);
   pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+}
+
+void sleep_precisely() {
+  static_cast<void>(prctl(PR_SET_TIMERSLACK, 1UL));
+}
+
+void sleep_for(int64_t nanoseconds) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const timespec time{nanoseconds / kSecond, nanoseconds % kSecond};
+  static_cast<void>(clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr));
 }
 
 int hardware_threads() {

@@ -173,31 +173,38 @@ void Stream::unpark() {
 
 // ---- Execution
 
-void Stream::run_as_worker() {
+void Stream::run_as_worker(LaunchPattern& pattern) {
   State ready = State::kReady;
   // A host thread may have claimed the stream, run it and released it.
   if (!state_.compare_exchange_strong(ready, State::kRunning)) return;
   do {
-    run_claimed(kNever, Runner::kWorker);
-  } while (watch());
+    const uint64_t before = completed_.load(std::memory_order_relaxed);
+    const int64_t start = now_ns();
+    run_claimed(kNever, Runner::kWorker, &pattern);
+    pattern.add_time(completed_.load(std::memory_order_relaxed) - before, now_ns() - start);
+  } while (watch(pattern.polling()));
 }
 
 // Saves the cost of the executor for programs that launch small kernels one by one. Several workers may watch
 // a stream; the compare-and-exchange selects the one that gets the work.
-bool Stream::watch() {
+bool Stream::watch(Polling polling) {
   if (current_schedule() != orScheduleAsync) return false;
   State idle = State::kIdle;
   if (!state_.compare_exchange_strong(idle, State::kWatched)) return false;
   Executor& executor = Executor::get();
-  executor.spin(
-      [&] { return state_.load(std::memory_order_relaxed) != State::kWatched || executor.has_ready(); });
+  executor.begin_watch();
+  executor.poll(polling, [&] {
+    return state_.load(std::memory_order_relaxed) != State::kWatched || executor.has_ready();
+  });
   State watched = State::kWatched;
-  if (state_.compare_exchange_strong(watched, State::kIdle)) return false;
   State ready = State::kReady;
-  return state_.compare_exchange_strong(ready, State::kRunning);
+  const bool claimed = !state_.compare_exchange_strong(watched, State::kIdle) &&
+                       state_.compare_exchange_strong(ready, State::kRunning);
+  executor.end_watch(claimed ? this : nullptr);
+  return claimed;
 }
 
-bool Stream::run_claimed(uint64_t until, Runner runner) {
+bool Stream::run_claimed(uint64_t until, Runner runner, LaunchPattern* pattern) {
   const bool as_worker = runner == Runner::kWorker;
   int budget = kSlice;
   while (Operation* operation = queue_.front()) {
@@ -217,6 +224,7 @@ bool Stream::run_claimed(uint64_t until, Runner runner) {
     }
     if (!execute(*operation)) return false;  // finish() continues
     const uint64_t ticket = operation->ticket;
+    if (pattern) pattern->add(operation->launcher);
     queue_.pop();
     complete(ticket);
     if (ticket >= until || (as_worker && (delay.yields || is_over(budget)))) break;

@@ -4,7 +4,7 @@
 // At most one thread runs the operations of a stream at a time: the thread that set its state to running. It
 // is a worker of the executor, or a host thread that waits for the stream and runs the work. States:
 //   idle     no operation is queued
-//   watched  idle, and a worker is spinning on the state: a submission need not notify the executor
+//   watched  idle, and a worker is polling the state: a submission need not notify the executor
 //   ready    operations are queued and the stream is in the executor's queue; any thread may claim it
 //   running  claimed
 //   parked   the next operation waits for a record, which makes the stream ready; no thread may claim
@@ -35,6 +35,7 @@
 #pragma once
 
 #include "event.h"
+#include "launch_pattern.h"
 #include "openreg/driver.h"
 #include "operation.h"
 #include "ref.h"
@@ -113,7 +114,7 @@ class Stream : public Counted<Stream> {
   static void finish(std::unique_ptr<Deferred> deferred, orError_t result, const char* why);
 
   // ---- For the executor and records.
-  void run_as_worker();
+  void run_as_worker(LaunchPattern& pattern);
   void unpark();
 
   int priority() const { return priority_; }
@@ -140,7 +141,7 @@ class Stream : public Counted<Stream> {
   void schedule();
 
   bool try_claim();
-  bool watch();
+  bool watch(Polling polling);
   bool begin_inline(uint64_t& ticket);
   void end_inline(uint64_t ticket);
   [[nodiscard]] orError_t run_inline(uint64_t ticket, const orKernel& kernel, void* args,
@@ -148,7 +149,7 @@ class Stream : public Counted<Stream> {
   void release_claim();
   /// Runs operations through `until` and releases the claim. For the owner of the turn `until`: returns true
   /// if it has reached the turn; then the stream is still claimed.
-  bool run_claimed(uint64_t until, Runner runner);
+  bool run_claimed(uint64_t until, Runner runner, LaunchPattern* pattern = nullptr);
   bool park(const Operation& wait);
   bool offer(Operation& turn);
   bool claim_offer(uint64_t turn);
@@ -209,6 +210,12 @@ class Stream : public Counted<Stream> {
   uint64_t wake_count_ = 0;
 };
 
+/// Identifies the calling thread among those that exist.
+inline const void* this_thread() {
+  static thread_local const char identity = 0;
+  return &identity;
+}
+
 template <typename Fill>
 uint64_t Stream::submit(Fill&& fill) {
   return submit_together(1, [&](uint64_t, Operation& operation) { fill(operation); });
@@ -232,6 +239,7 @@ uint64_t Stream::submit_together(uint64_t count, Fill&& fill) {
     // A turn draws no delay: whether run() queues a turn depends on timing, and the draws must not.
     operation.delay = operation.kind == Operation::Kind::kTurn ? Delay{} : draw_delay();
     operation.ticket = before + 1 + i;
+    operation.launcher = this_thread();
     if (operation.kind == Operation::Kind::kRecord) operation.record->ticket = operation.ticket;
   }
   queue_.publish(count);
