@@ -28,7 +28,7 @@ FUSED_ADAGRAD_SUPPORTS_AMP = RELEASE >= (2, 12)
 # torch.distributed.split_group splits the backend of the accelerator; before, only that of CUDA.
 SPLIT_GROUP_SUPPORTS_ACCELERATORS = RELEASE >= (2, 12)
 
-# Remove the following five when 2.13 is the oldest supported version.
+# Remove the following six when 2.13 is the oldest supported version.
 # Storages are pinned for the accelerator; before, is_pinned() and pin_memory() of a storage meant CUDA.
 STORAGES_ARE_PINNED_FOR_THE_ACCELERATOR = RELEASE >= (2, 13)
 # The statistics of pinned memory count a block as inactive when it is freed. Before, a block that no stream used
@@ -42,3 +42,6 @@ CPP_KERNELS_CHECK_DIVISORS = RELEASE >= (2, 13)
 # Kernels that Inductor generates in C++ return the index of argmax in a permuted tensor. Before, it was that in memory,
 # on the CPU too.
 CPP_KERNELS_INDEX_PERMUTED_TENSORS = RELEASE >= (2, 13)
+# Operations on events in a compiled function keep their place. Before, Inductor could move kernels across them, on CUDA
+# too (control_deps in torch/_functorch/_aot_autograd/streams.py).
+COMPILED_EVENTS_KEEP_THEIR_PLACE = RELEASE >= (2, 13)
