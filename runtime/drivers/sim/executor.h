@@ -90,7 +90,7 @@ class Executor {
   List lists_[kPriorities];    // highest priority first
   std::atomic<int> ready_{0};  // streams in the lists; polling threads read it without the lock
   std::atomic<int> watching_{0};
-  int searching_ = 0;          // threads that will check the lists before they sleep
+  int searching_ = 0;  // threads that will check the lists before they sleep
   int sleeping_ = 0;
   int signals_ = 0;  // signaled threads that have not woken up yet
   int threads_ = 0;

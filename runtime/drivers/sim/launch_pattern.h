@@ -25,7 +25,8 @@ class LaunchPattern {
     mean_ns_ += (ns / number - mean_ns_) * std::min(number, kWindow) / kWindow;
   }
   Polling polling() const {
-    return mean_ns_ < kSmallNs && from_one_thread_ >= kManyOperations ? Polling::kPeriodic : Polling::kSpinning;
+    return mean_ns_ < kSmallNs && from_one_thread_ >= kManyOperations ? Polling::kPeriodic
+                                                                      : Polling::kSpinning;
   }
 
  private:
