@@ -321,27 +321,33 @@ def test_unknown_arguments_of_graph():
 
 def test_a_pool_that_is_used_on_oom():
     openreg.empty_cache()
-    limit = openreg.memory_reserved() + (64 << 20)
+    blocks = [block for segment in openreg.memory_snapshot() for block in segment["blocks"]]
+    # Larger than what other tests have left free in segments that are in use.
+    left = max((block["size"] for block in blocks if block["state"] == "inactive"), default=0)
+    size = max(32 << 20, left // (2 << 20) * (2 << 20) + (4 << 20))
+    limit = openreg.memory_reserved() + size + size // 2
     openreg.set_per_process_memory_fraction(limit / openreg.mem_get_info()[1])
-    part = (32 << 20) // 4  # of float32
-    for use_on_oom in (False, True):
-        pool = openreg.MemPool(use_on_oom=use_on_oom)
-        with openreg.use_mem_pool(pool):
-            kept = torch.full((part,), 7.0, device=DEVICE)
-        del kept  # the pool keeps its memory
-        fits = torch.ones(part // 4, device=DEVICE)
-        if use_on_oom:
-            x = torch.full((part,), 2.0, device=DEVICE)
-            assert (x[-1] * fits[-1]).item() == 2
-            del x
-            assert openreg.memory_reserved() >= part * 4
-            assert {block["state"] for found in pool.snapshot() for block in found["blocks"]} == {"inactive"}
-        else:
-            with pytest.raises(torch.OutOfMemoryError):
-                torch.full((part,), 2.0, device=DEVICE)
-        del pool, fits
-        openreg.empty_cache()
-    openreg.set_per_process_memory_fraction(1.0)
+    try:
+        for use_on_oom in (False, True):
+            pool = openreg.MemPool(use_on_oom=use_on_oom)
+            with openreg.use_mem_pool(pool):
+                kept = torch.full((size // 4,), 7.0, device=DEVICE)  # float32
+            del kept  # the pool keeps its memory
+            fits = torch.ones(size // 16, device=DEVICE)
+            if use_on_oom:
+                x = torch.full((size // 4,), 2.0, device=DEVICE)
+                assert (x[-1] * fits[-1]).item() == 2
+                del x
+                assert openreg.memory_reserved() >= size
+                states = {block["state"] for found in pool.snapshot() for block in found["blocks"]}
+                assert states == {"inactive"}
+            else:
+                with pytest.raises(torch.OutOfMemoryError):
+                    torch.full((size // 4,), 2.0, device=DEVICE)
+            del pool, fits
+            openreg.empty_cache()
+    finally:
+        openreg.set_per_process_memory_fraction(1.0)
 
 
 def test_a_pool_whose_segments_are_not_split():
