@@ -165,6 +165,7 @@ bench: build
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/races.py
 	$(BIN)/python benchmarks/compiler.py
+	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/first_step.py
 
 bench-distributed: build

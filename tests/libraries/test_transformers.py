@@ -22,6 +22,10 @@ FAMILIES = {
         tr.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
                        num_key_value_heads=2, max_position_embeddings=64, **SMALL)
     ),
+    "opt": lambda: tr.OPTForCausalLM(
+        tr.OPTConfig(hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=2,
+                     max_position_embeddings=64, dropout=0.0, **SMALL)
+    ),
     "bert": lambda: tr.BertForSequenceClassification(
         tr.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                       max_position_embeddings=32, hidden_dropout_prob=0.0,
@@ -36,7 +40,7 @@ FAMILIES = {
                      image_size=16, patch_size=4, num_labels=3)
     ),
 }  # fmt: skip
-GENERATIVE = ["gpt2", "llama", "t5"]
+GENERATIVE = ["gpt2", "llama", "opt", "t5"]
 
 
 def make(family: str, device: str):
@@ -61,8 +65,10 @@ def batch(family: str, device: str) -> dict[str, torch.Tensor]:
     return {name: tensor.to(device) for name, tensor in made.items()}
 
 
-def train(family: str, device: str, steps: int = 4, **autocast) -> list[float]:
+def train(family: str, device: str, steps: int = 4, compiled: bool = False, **autocast) -> list[float]:
     model = make(family, device)
+    if compiled:
+        model.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(steps):
@@ -81,6 +87,15 @@ def test_training_losses_match_the_cpu(family):
     assert ours == pytest.approx(train(family, "cpu"), rel=1e-4)
     assert ours[-1] < ours[0]
     assert train(family, "openreg", dtype=torch.bfloat16) == pytest.approx(ours, rel=0.05)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiled_training_losses_match_the_cpu(family):
+    torch._dynamo.reset()
+    ours = train(family, "openreg", compiled=True)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    assert ours == pytest.approx(train(family, "cpu"), rel=1e-4)
+    assert ours[-1] < ours[0]
 
 
 @pytest.mark.parametrize("family", GENERATIVE)

@@ -22,6 +22,7 @@
 #include <ATen/ops/gt.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/library.h>
 
 #include <array>
@@ -85,11 +86,13 @@ bool is_composite(double dropout) {
 
 // Whether to call the kernel by the name of memory-efficient attention. Programs ask for it by name. DTensor
 // and context parallel have rules for that operator, but not for the overrideable one; and for flash
-// attention PyTorch calls the operator of the CPU.
-bool as_efficient_attention(const Tensor& query, const MaybeTensor& mask, double dropout) {
+// attention PyTorch calls the operator of the CPU. The Meta kernel of its backward does not support grouped
+// queries, which a compiler meets.
+bool as_efficient_attention(const Tensor& query, const Tensor& key, const MaybeTensor& mask, double dropout) {
   const at::Context& context = at::globalContext();
+  const bool traced_in_groups = query.size(1) != key.size(1) && c10::impl::dispatch_mode_enabled();
   return context.userEnabledMemEfficientSDP() && has_kernel_view() &&
-         !(mask.has_value() && mask->defined()) && dropout == 0 &&
+         !(mask.has_value() && mask->defined()) && dropout == 0 && !traced_in_groups &&
          (!context.userEnabledOverrideableSDP() || query.key_set().has(c10::DispatchKey::Python));
 }
 
@@ -104,7 +107,7 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const bool permitted = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
                          context.userEnabledMemEfficientSDP();
   if (permitted && !traced_with_dropout && fused_kernel_fits(query, key, value, mask, grouped)) {
-    return static_cast<int64_t>(as_efficient_attention(query, mask, dropout)
+    return static_cast<int64_t>(as_efficient_attention(query, key, mask, dropout)
                                     ? sdp::SDPBackend::efficient_attention
                                     : sdp::SDPBackend::overrideable);
   }
