@@ -4,8 +4,10 @@ import pytest
 import torch
 from test_compiler import losses, model
 from torch._dynamo.utils import counters
+from torch._higher_order_ops import while_loop
 from torch.testing import assert_close
 
+from torch_openreg import _C
 from torch_openreg._torch_versions import HAS_GRAPHS
 
 openreg = torch.openreg
@@ -97,3 +99,120 @@ def test_host_part_of_a_graph_is_not_captured():
     for _ in range(4):
         x, y = torch.randn(4), torch.randn(4)
         assert_close(graphed(x.openreg(), y).cpu(), (x + 1) * (y * 2))
+
+
+# ---- What a capture leaves out
+
+
+def adam(device, compile_step):
+    """The parameter after each of some steps. The number of the step is a tensor on the host."""
+    parameter = torch.nn.Parameter(torch.ones(3, device=device))
+    optimizer = torch.optim.Adam([parameter], lr=0.1)
+    step = compiled(optimizer.step) if compile_step else optimizer.step
+    seen = []
+    for i in range(6):
+        parameter.grad = torch.full((3,), float(i % 3 + 1)).to(device)
+        step()
+        seen.append(parameter.detach().clone())
+    return seen
+
+
+def test_optimizer_with_its_state_on_the_host():
+    assert_close(adam("openreg", True), adam("cpu", False), check_device=False)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+        self.register_buffer("factor", torch.tensor(0.0))
+
+    def forward(self, x):
+        if self.counts:
+            self.factor.add_(1)
+        return x * self.factor
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_buffer_on_the_host(counts):
+    module, x = Scaled(counts), torch.ones(3, device="openreg")
+    graphed, seen = compiled(module), []
+    for i in range(5):
+        if not counts:
+            module.factor.fill_(i + 1)
+        seen.append(graphed(x)[0].item())
+    assert seen == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, s: x * s,
+        lambda x, s: (x - s).relu() + (x @ x),
+    ],
+)
+@pytest.mark.parametrize("kind", [float, torch.tensor])
+def test_scalar_of_the_host(function, kind):
+    graphed, x = compiled(function), torch.randn(4, 4)
+    for i in range(5):
+        assert_close(graphed(x.openreg(), kind(i + 0.5)).cpu(), function(x, kind(i + 0.5)))
+
+
+def test_result_on_the_host():
+    def function(x, s):
+        return x * (s * 2), s + 1
+
+    graphed, x = compiled(function), torch.randn(4)
+    for i in range(5):
+        s = torch.tensor(float(i))
+        on_device, on_host = graphed(x.openreg(), s)
+        assert on_device.device.type == "openreg"
+        assert_close((on_device.cpu(), on_host), function(x, s))
+
+
+def test_tensor_of_the_host():
+    def function(x, h):
+        return (x @ x) * (h * 2 + 1).sum() + h.to(x.device)
+
+    graphed, x = compiled(function), torch.randn(4, 4)
+    for i in range(5):
+        h = torch.full((4,), float(i))
+        assert_close(graphed(x.openreg(), h).cpu(), function(x, h))
+
+
+@pytest.mark.parametrize("device", ["cpu", "openreg"])
+def test_cond(device):
+    def function(x, which):
+        return torch.cond(which, lambda x: x + 1, lambda x: x - 1, (x * 2,)).sin() + x
+
+    graphed, x = compiled(function), torch.randn(4)
+    for which in (True, False, True, True, False):
+        condition = torch.tensor(which)
+        assert_close(graphed(x.openreg(), condition.to(device)).cpu(), function(x, condition))
+
+
+def test_while_loop():
+    def function(x):
+        return while_loop(lambda x: x.sum() < 100, lambda x: (x * 2,), (x + 1,))[0] * 3
+
+    graphed = compiled(function)
+    for i in range(5):
+        x = torch.full((3,), float(i))
+        assert_close(graphed(x.openreg()).cpu(), function(x))
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_sizes_that_depend_on_data():
+    def function(x):
+        return x.unique().sum() + x.nonzero().sum() + x[x > 0].sum()
+
+    graphed = torch.compile(function, mode="reduce-overhead", fullgraph=True)
+    for i in range(5):
+        x = torch.randint(-3, 3, (10 + i,)).float()
+        assert_close(graphed(x.openreg()).cpu(), function(x))
+
+
+def test_a_graph_returns_no_memory_of_the_host():
+    metadata = {"dtype": torch.float32, "size": (2,), "stride": (1,), "storage_offset": 0}
+    with pytest.raises(RuntimeError, match="a graph of openreg cannot return a tensor of a storage on cpu"):
+        _C.tensor_of_storage(metadata, torch.ones(2).untyped_storage())

@@ -4,12 +4,14 @@
 #include "memory/checkpoint.h"
 
 #include <ATen/core/Tensor.h>
+#include <openreg/openreg.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <utility>
 #include <vector>
 
 namespace {
@@ -21,8 +23,11 @@ c10::StorageImpl* as_storage(uintptr_t address) {
 // A replay returns tensors over memory that the graph owns.
 at::Tensor tensor_of_storage(const py::dict& metadata, const py::object& storage) {
   const auto dtype = metadata["dtype"].cast<at::ScalarType>();
+  c10::Storage memory = torch::createStorage(storage.ptr());
+  TORCH_CHECK(memory.device_type() == c10::DeviceType::PrivateUse1, "a graph of ", orGetDeviceName(),
+              " cannot return a tensor of a storage on ", memory.device());
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      torch::createStorage(storage.ptr()), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      std::move(memory), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(metadata["size"].cast<std::vector<int64_t>>(),
                                                       metadata["stride"].cast<std::vector<int64_t>>(),

@@ -29,7 +29,8 @@ MARK = "// host scalars: "
 CPU_LOADER = "async_compile.cpp_pybinding("
 
 
-def _is_on_host(buffer_name: object) -> bool:
+def is_on_host(buffer_name: object) -> bool:
+    """Whether a buffer of the graph that is compiled is on the host."""
     buffer = V.graph.try_get_buffer(buffer_name) if isinstance(buffer_name, str) else None
     device = None if buffer is None else buffer.get_device()
     return device is not None and device.type == "cpu"
@@ -59,7 +60,7 @@ class OpenRegScheduling(CppScheduling):
         on_host = [
             index
             for index, (name, arg_type) in enumerate(zip(call_args, arg_types, strict=True))
-            if arg_type.endswith("*") and _is_on_host(name)
+            if arg_type.endswith("*") and is_on_host(name)
         ]
         return super().define_kernel(f"{MARK}{on_host}\n{src_code}", nodes, kernel_args)
 

@@ -359,9 +359,11 @@ def combo_kernels() -> None:
 @_at_registration
 @_since(2, 13)
 def graph_trees() -> None:
-    """torch 2.13 to 2.15. ``mode="reduce-overhead"`` captures graphs only on CUDA. Three places decide: the module that
-    captures (see graph_trees.py), the check of the graph's devices, and the choice of nodes that a capture can contain."""
-    from torch._inductor import cudagraph_utils, scheduler
+    """torch 2.13 to 2.15. ``mode="reduce-overhead"`` captures graphs only on CUDA. Four places decide: the module that
+    captures (see graph_trees.py), the check of the graph's devices, the choice of nodes that a capture can contain, and the
+    pass that copies scalars on the host to the device, so that the nodes that use them can be captured."""
+    from torch._inductor import config, cudagraph_utils, scheduler
+    from torch._inductor.fx_passes import post_grad
 
     from . import graph_trees as device_graph_trees
 
@@ -385,13 +387,43 @@ def graph_trees() -> None:
                 lambda self: is_gpu(self) or _node_is_on_device(self)
             )
             try:
-                return before(self, node, *args)
+                reason = before(self, node, *args)
             finally:
                 scheduler.BaseSchedulerNode.is_gpu = is_gpu  # type: ignore[method-assign]
+            return reason or _reason_not_to_capture(self, node)
 
         return should_partition
 
     _replace(scheduler.Scheduler, "should_partition", partition)
+
+    def move(before: Callable[[torch.fx.Graph], None]) -> Callable[[torch.fx.Graph], None]:
+        def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
+            before(graph)
+            if config.triton.cudagraphs and config.graph_partition:
+                post_grad.ConstructorMoverPass(DEVICE_NAME, allow_inputs=True, allow_outputs=True)(graph)
+
+        return move_constructors_to_gpu
+
+    _replace(post_grad, "move_constructors_to_gpu", move)
+
+
+def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
+    """What Inductor does not check, in addition. A kernel gets a scalar on the host by value, so a replay would have the
+    value of the capture. A loop reads its condition on the host. And only tensors can be passed to a captured part, so a
+    tuple and its elements stay together."""
+    from torch._inductor import dependencies, ir
+
+    from .codegen import is_on_host
+
+    if isinstance(node.node, ir.WhileLoop):
+        return "WhileLoop ops"
+    reads = [read.name for read in node.read_writes.reads if not isinstance(read, dependencies.WeakDep)]
+    if any(is_on_host(name) for name in reads):
+        return "arguments on the host"
+    if isinstance(node.node, ir.MultiOutput):
+        made = [scheduler.name_to_buf[name].defining_op for name in reads if name in scheduler.name_to_buf]
+        return next(filter(None, map(scheduler.should_partition, made)), None)
+    return None
 
 
 def _as_cuda(device: torch.device) -> torch.device:
