@@ -400,7 +400,8 @@ def graph_trees() -> None:
         def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
             before(graph)
             if config.triton.cudagraphs and config.graph_partition:
-                post_grad.ConstructorMoverPass(DEVICE_NAME, allow_inputs=True, allow_outputs=True)(graph)
+                # Not also those that become results, as on CUDA: the results would be on the device.
+                post_grad.ConstructorMoverPass(DEVICE_NAME, allow_inputs=True)(graph)
 
         return move_constructors_to_gpu
 
