@@ -291,11 +291,14 @@ def concatenation() -> None:
     C++. The CPU writes each input to its place."""
     from torch._inductor import config, lowering
 
+    limits = ("max_pointwise_cat_inputs", "max_complex_pointwise_cat_inputs")  # torch 2.11 has only the first
+    as_cpu = {name: 0 for name in limits if hasattr(config, name)}
+
     def make(before: Callable[..., Any]) -> Callable[..., Any]:
         def cat(inputs: Any, dim: int = 0) -> Any:
             if not inputs or not _is_device(inputs[0]):
                 return before(inputs, dim)
-            with config.patch(max_pointwise_cat_inputs=0, max_complex_pointwise_cat_inputs=0):
+            with config.patch(as_cpu):
                 return before(inputs, dim)
 
         return cat
