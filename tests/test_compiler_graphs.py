@@ -212,6 +212,53 @@ def test_sizes_that_depend_on_data():
         assert_close(graphed(x.openreg()).cpu(), function(x))
 
 
+@pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.inv, torch.det])
+def test_operators_that_may_synchronize(function):
+    def program(x):
+        return function(x @ x.T + torch.eye(4, device=x.device)) * 2
+
+    graphed = compiled(program)
+    for _ in range(5):
+        x = torch.randn(4, 4)
+        assert_close(graphed(x.openreg()).cpu(), program(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def host_results():
+    with torch.library._scoped_library("test_host_results", "FRAGMENT"):
+
+        @torch.library.custom_op("test_host_results::pair", mutates_args=())
+        def pair(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x * 2, torch.full((2,), 1.0)
+
+        @pair.register_fake
+        def _(x):
+            return torch.empty_like(x), torch.empty(2)
+
+        @torch.library.custom_op("test_host_results::copy", mutates_args=())
+        def copy(x: torch.Tensor) -> torch.Tensor:
+            return x.cpu() * 3
+
+        @copy.register_fake
+        def _(x):
+            return torch.empty(x.shape)
+
+        yield pair, copy
+
+
+def test_operators_with_results_on_the_host(host_results):
+    pair, copy = host_results
+
+    def program(x):
+        first, second = pair(x * 3)
+        return first + 1, second + 1, copy(x + 1) + second.sum()
+
+    graphed = compiled(program)
+    for _ in range(5):
+        x = torch.randn(4)
+        assert_close(graphed(x.openreg()), program(x), check_device=False)
+
+
 def test_a_graph_returns_no_memory_of_the_host():
     metadata = {"dtype": torch.float32, "size": (2,), "stride": (1,), "storage_offset": 0}
     with pytest.raises(RuntimeError, match="a graph of openreg cannot return a tensor of a storage on cpu"):

@@ -16,6 +16,7 @@ import torch
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
 
+from torch_openreg import _C
 from torch_openreg._name import DEVICE_NAME
 from torch_openreg._torch_versions import RELEASE
 
@@ -413,8 +414,8 @@ def graph_trees() -> None:
 
 def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
     """What Inductor does not check, in addition. A kernel gets a scalar on the host by value, so a replay would have the
-    value of the capture. A loop reads its condition on the host. And only tensors can be passed to a captured part, so a
-    tuple and its elements stay together."""
+    value of the capture. A loop reads its condition on the host, and some operators run synchronously. And only tensors
+    can be passed to a captured part, so a tuple and its elements stay together."""
     from torch._inductor import dependencies, ir
 
     from .codegen import is_on_host
@@ -424,10 +425,32 @@ def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
     reads = [read.name for read in node.read_writes.reads if not isinstance(read, dependencies.WeakDep)]
     if any(is_on_host(name) for name in reads):
         return "arguments on the host"
+    if isinstance(node.node, ir.FallbackKernel):
+        if isinstance(node.node.op_overload, torch._ops.OpOverload) and _synchronizes(node.node.op_overload):
+            return f"{node.node.op_overload} runs synchronously"
+        users = [use.node for buffer in node.get_outputs() for use in buffer.users]
+        elements = [user for user in users if isinstance(getattr(user, "node", None), ir.MultiOutput)]
+        if not all(_node_is_on_device(element) for element in elements):
+            return "results on the host"
     if isinstance(node.node, ir.MultiOutput):
         made = [scheduler.name_to_buf[name].defining_op for name in reads if name in scheduler.name_to_buf]
         return next(filter(None, map(scheduler.should_partition, made)), None)
     return None
+
+
+@functools.cache
+def _launched_operators() -> frozenset[str]:
+    launched = ("device", "cpu", "view")
+    return frozenset(
+        name
+        for name, support, depends_on_data in _C.op_support("aten")
+        if support in launched and not depends_on_data
+    )
+
+
+def _synchronizes(op: torch._ops.OpOverload) -> bool:
+    """Whether it does or may. Operators of other libraries have the tag ``cudagraph_unsafe`` if they do."""
+    return op.namespace == "aten" and op.name() not in _launched_operators()
 
 
 def _as_cuda(device: torch.device) -> torch.device:
