@@ -219,6 +219,20 @@ def test_attention(dropout):
     assert all(x.isfinite().all() for x in found)
 
 
+def test_elements_of_host_tensors():
+    """In kernels of the device."""
+
+    def function(x, h, steps):
+        low, high = h[0], h.view(2, 2)[1][0]
+        y = torch.where(x > low, x, low) * high + torch.clamp(x, low, high)
+        return y.masked_fill(y > 1, h[3]), (x * 0).long() + steps * 2, h[2] + 1
+
+    compiled = torch.compile(function, fullgraph=True)
+    for i in range(4):
+        x, h, steps = torch.randn(9), torch.randn(4), torch.tensor((1 << 40) + i)
+        assert_close(compiled(x.openreg(), h, steps), function(x, h, steps), check_device=False)
+
+
 def test_concatenation_and_padding():
     def function(x, y):
         joined = torch.cat([x.sin(), y * 2, x[:, :3]], 1)

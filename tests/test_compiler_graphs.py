@@ -170,6 +170,16 @@ def test_result_on_the_host():
         assert_close((on_device.cpu(), on_host), function(x, s))
 
 
+def test_scalars_of_several_dtypes():
+    def function(x, factor, step):
+        return x * factor, (x * 0).long() + step
+
+    graphed, x = compiled(function), torch.randn(4)
+    for i in range(5):
+        factor, step = torch.tensor(i + 0.5), torch.tensor((1 << 40) + i)
+        assert_close(graphed(x.openreg(), factor, step), function(x, factor, step), check_device=False)
+
+
 def test_tensor_of_the_host():
     def function(x, h):
         return (x @ x) * (h * 2 + 1).sum() + h.to(x.device)

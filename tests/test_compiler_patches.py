@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch._inductor import cudagraph_utils, ir, lowering, scheduler, utils
+from torch._inductor.fx_passes import post_grad
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -25,12 +26,22 @@ def source(owner, name):
     return inspect.getsource(inspect.unwrap(patches.original(owner, name)))
 
 
-def raises(call):
+def raises(call, error=AssertionError):
     try:
         call()
-    except AssertionError:
+    except error:
         return True
     return False
+
+
+def compile_element_of_a_host_tensor():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            post_grad, "move_constructors_to_gpu", patches.original(post_grad, "move_constructors_to_gpu")
+        )
+        compiled = torch.compile(lambda x, h: torch.where(x > h[0], x, h[0]))
+        with torch._inductor.utils.fresh_inductor_cache():
+            compiled(torch.ones(4, device="openreg"), torch.ones(4))
 
 
 def fake_strides(patched):
@@ -72,6 +83,7 @@ NEEDED = {
         patches.original(cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes")({DEVICE: None})
         is not None
     ),
+    "scalars_on_the_host": lambda: raises(compile_element_of_a_host_tensor, RuntimeError),
     "combo_kernels": lambda: '"cpu"' in inspect.getsource(scheduler.ForeachKernelSchedulerNode),
 }
 

@@ -339,6 +339,62 @@ def scatter_sum() -> None:
 
 
 @_at_registration
+def scalars_on_the_host() -> None:
+    """torch 2.11 to 2.15. A kernel gets a tensor without dimensions on the host by value. An element of a larger tensor
+    can arrive as that tensor and an index, which fails. And ``mode="reduce-overhead"`` must not capture a kernel with such
+    a value. These are copied to the device before. The pass that does so for CUDA joins scalars of all dtypes into one
+    tensor, and changes the device of results."""
+    from torch._inductor import config
+    from torch._inductor.fx_passes import post_grad
+
+    def make(before: Callable[[torch.fx.Graph], None]) -> Callable[[torch.fx.Graph], None]:
+        def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
+            before(graph)
+            captured = config.triton.cudagraphs and config.graph_partition
+            for node in list(graph.nodes):
+                if _is_host_scalar(node) and (captured or _is_view(node)):
+                    _copy_to_device(graph, node)
+
+        return move_constructors_to_gpu
+
+    _replace(post_grad, "move_constructors_to_gpu", make)
+
+
+def _is_host_scalar(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() == 0
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+
+
+def _copy_to_device(graph: torch.fx.Graph, scalar: torch.fx.Node) -> None:
+    """One copy for the operators of each device that take the scalar."""
+    aten = torch.ops.aten
+    take_host_tensors = (
+        aten.index, aten.index_put, aten.index_put_, aten.copy, aten.copy_, aten.slice_scatter, aten._to_copy,
+        torch.ops.prims.device_put,
+    )  # fmt: skip
+    copies: dict[torch.device, torch.fx.Node] = {}
+    for user in list(scalar.users):
+        value = user.meta.get("val")
+        if (
+            isinstance(user.target, torch._ops.OpOverload)
+            and user.target.namespace in ("aten", "prims")
+            and user.target.overloadpacket not in take_host_tensors
+            and isinstance(value, torch.Tensor)
+            and value.device.type == DEVICE_NAME
+        ):
+            if value.device not in copies:
+                with graph.inserting_after(scalar):
+                    copy = graph.call_function(torch.ops.prims.device_put.default, (scalar, value.device))
+                copy.meta["val"] = scalar.meta["val"].to(value.device)
+                copies[value.device] = copy
+            user.replace_input_with(scalar, copies[value.device])
+
+
+@_at_registration
 def combo_kernels() -> None:
     """torch 2.11 to 2.15. ``config.combo_kernels`` groups all nodes that are not on the CPU, but only Triton has such
     kernels; C++ fails an assertion. torch 2.15 selects the nodes in a function of their own."""
@@ -363,11 +419,9 @@ def combo_kernels() -> None:
 @_at_registration
 @_since(2, 13)
 def graph_trees() -> None:
-    """torch 2.13 to 2.15. ``mode="reduce-overhead"`` captures graphs only on CUDA. Four places decide: the module that
-    captures (see graph_trees.py), the check of the graph's devices, the choice of nodes that a capture can contain, and the
-    pass that copies scalars on the host to the device, so that the nodes that use them can be captured."""
-    from torch._inductor import config, cudagraph_utils, scheduler
-    from torch._inductor.fx_passes import post_grad
+    """torch 2.13 to 2.15. ``mode="reduce-overhead"`` captures graphs only on CUDA. Three places decide: the module that
+    captures (see graph_trees.py), the check of the graph's devices, and the choice of nodes that a capture can contain."""
+    from torch._inductor import cudagraph_utils, scheduler
 
     from . import graph_trees as device_graph_trees
 
@@ -399,17 +453,6 @@ def graph_trees() -> None:
         return should_partition
 
     _replace(scheduler.Scheduler, "should_partition", partition)
-
-    def move(before: Callable[[torch.fx.Graph], None]) -> Callable[[torch.fx.Graph], None]:
-        def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
-            before(graph)
-            if config.triton.cudagraphs and config.graph_partition:
-                # Not also those that become results, as on CUDA: the results would be on the device.
-                post_grad.ConstructorMoverPass(DEVICE_NAME, allow_inputs=True)(graph)
-
-        return move_constructors_to_gpu
-
-    _replace(post_grad, "move_constructors_to_gpu", move)
 
 
 def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
