@@ -482,18 +482,20 @@ def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
 
 
 @functools.cache
-def _launched_operators() -> frozenset[str]:
-    launched = ("device", "cpu", "view")
+def _synchronous_operators() -> frozenset[str]:
     return frozenset(
         name
         for name, support, depends_on_data in _C.op_support("aten")
-        if support in launched and not depends_on_data
+        if depends_on_data or support in ("cpu_sync", "missing")
     )
 
 
 def _synchronizes(op: torch._ops.OpOverload) -> bool:
-    """Whether it does or may. Operators of other libraries have the tag ``cudagraph_unsafe`` if they do."""
-    return op.namespace == "aten" and op.name() not in _launched_operators()
+    """Operators of other libraries have the tag ``cudagraph_unsafe`` if they do. An operator without results is a check, which
+    reads its arguments."""
+    if op.namespace != "aten":
+        return False
+    return op.name() in _synchronous_operators() or not (op._schema.returns or op._schema.is_mutable)
 
 
 def _as_cuda(device: torch.device) -> torch.device:
