@@ -139,6 +139,7 @@ def test_gradient_checkpointing(family):
 
 
 def test_models_are_loaded_onto_the_device(tmp_path):
+    library("accelerate")
     model = make("gpt2", "openreg")
     assert model.lm_head.weight is model.transformer.wte.weight, "tied weights stay tied"
     model.save_pretrained(tmp_path)
