@@ -28,50 +28,41 @@ int Executor::max_threads() {
 Executor::Executor() : max_spinning_(platform::hardware_threads() <= 2 ? 1 : kMaxThreads) {}
 
 void Executor::enqueue(Stream& stream, int64_t not_before_ns) {
-  bool wake = false;
-  {
-    std::lock_guard lock(mutex_);
-    Stream::ReadyLink& link = stream.ready_link;
-    link.not_before_ns = not_before_ns;
-    if (!link.linked) {
-      stream.retain();
-      link.linked = true;
-      link.next = nullptr;
-      List& list = lists_[std::clamp(kPriorities - 1 + stream.priority(), 0, kPriorities - 1)];
-      (list.first ? list.last->ready_link.next : list.first) = &stream;
-      list.last = &stream;
-      ready_.fetch_add(1);
-    }
-    if (ready_.load(std::memory_order_relaxed) <= searching_ + watching_.load()) return;
-    wake = claim_thread();
+  std::unique_lock lock(mutex_);
+  Stream::ReadyLink& link = stream.ready_link;
+  link.not_before_ns = not_before_ns;
+  if (!link.linked) {
+    stream.retain();
+    link.linked = true;
+    link.next = nullptr;
+    List& list = lists_[std::clamp(kPriorities - 1 + stream.priority(), 0, kPriorities - 1)];
+    (list.first ? list.last->ready_link.next : list.first) = &stream;
+    list.last = &stream;
+    ready_.fetch_add(1);
   }
-  if (wake) wake_.notify_one();
+  wake_for(ready_.load(std::memory_order_relaxed), lock);
 }
 
 // Either enqueue() sees that the thread no longer watches, or this sees the queued stream.
 void Executor::end_watch(const Stream* claimed) {
   watching_.fetch_sub(1);
   if (!claimed || ready_.load() == 0) return;
-  bool wake = false;
-  {
-    std::lock_guard lock(mutex_);
-    const int others = ready_.load(std::memory_order_relaxed) - (claimed->ready_link.linked ? 1 : 0);
-    if (others <= searching_ + watching_.load()) return;
-    wake = claim_thread();
-  }
-  if (wake) wake_.notify_one();
+  std::unique_lock lock(mutex_);
+  wake_for(ready_.load(std::memory_order_relaxed) - (claimed->ready_link.linked ? 1 : 0), lock);
 }
 
-// Returns true if a sleeping thread is to be notified.
-bool Executor::claim_thread() {
+// Wakes or starts a thread if more streams are ready than threads look for them. May release the lock.
+void Executor::wake_for(int ready, std::unique_lock<std::mutex>& lock) {
+  if (ready <= searching_ + watching_.load()) return;
   if (sleeping_ > 0) {
     --sleeping_;
     ++searching_;
     ++signals_;
-    return true;
+    lock.unlock();
+    wake_.notify_one();
+  } else if (threads_ < max_threads()) {
+    start_thread();
   }
-  if (threads_ < max_threads()) start_thread();
-  return false;
 }
 
 void Executor::start_thread() {

@@ -20,9 +20,9 @@
 
 #include "launch_pattern.h"
 #include "pause.h"
-#include "platform.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -52,7 +52,7 @@ class Executor {
   template <typename Done>
   void poll(Polling polling, Done done) {
     if (polling == Polling::kPeriodic) {
-      for (int poll = 1; poll <= kPeriods && !done(); ++poll) platform::sleep_for(kPeriodNs);
+      for (int poll = 1; poll <= kPeriods && !done(); ++poll) std::this_thread::sleep_for(kPeriod);
       return;
     }
     if (spinning_.fetch_add(1, std::memory_order_relaxed) < max_spinning_) {
@@ -75,12 +75,12 @@ class Executor {
   Stream* unlink(List& list, Stream* before, Stream* stream);
   bool wait_for_ready(std::unique_lock<std::mutex>& lock, Polling polling);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t earliest_ns);
-  bool claim_thread();
+  void wake_for(int ready, std::unique_lock<std::mutex>& lock);
   void start_thread();
 
   static constexpr int kPolls = 1500;             // about 30 microseconds
   static constexpr int kPollsBetweenYields = 50;  // about 1 microsecond
-  static constexpr int64_t kPeriodNs = 100'000;
+  static constexpr std::chrono::microseconds kPeriod{100};
   static constexpr int kPeriods = 10;
 
   const int max_spinning_;

@@ -40,7 +40,6 @@ void block_signals();
 
 /// Sleeps of the calling thread end when they should, not when it suits the system.
 void sleep_precisely();
-void sleep_for(int64_t nanoseconds);
 
 int hardware_threads();
 

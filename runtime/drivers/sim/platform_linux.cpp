@@ -93,12 +93,6 @@ void sleep_precisely() {
   static_cast<void>(prctl(PR_SET_TIMERSLACK, 1UL));
 }
 
-void sleep_for(int64_t nanoseconds) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  const timespec time{nanoseconds / kSecond, nanoseconds % kSecond};
-  static_cast<void>(clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr));
-}
-
 int hardware_threads() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
