@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import torch
+from compiler import STEPS
 from rich.console import Console
 from rich.table import Table
 
@@ -21,9 +22,8 @@ DEVICES = ("cpu", "openreg")
 
 def first_step(device: str) -> float:
     torch.set_num_threads(1)
-    model = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
-    model.to(device)
-    x = torch.randn(4, 32, 64).to(device)
+    make, width, shape = STEPS["training step, transformer layer"]
+    model, x = make(width).to(device), torch.randn(shape).to(device)
     model(x).sum().backward()  # initializes the device and its threads
     importlib.import_module("torch._inductor.compile_fx")
     torch.accelerator.synchronize()

@@ -3,13 +3,10 @@
 Compiling a kernel takes seconds, so each program is small and compiled once, and a test runs it in every schedule.
 """
 
-import contextlib
-
 import pytest
 import torch
 from blocked_stream import held
 from interpreter import doctor, execute
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
 from torch_openreg import _C
@@ -198,27 +195,6 @@ def test_training_has_the_losses_of_the_cpu():
             assert_close(losses(model(), "openreg"), expected)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_attention(dropout):
-    """Forward and backward; with dropout, only that it runs: the CPU has other random numbers."""
-    shape = (2, 4, 6, 8)
-
-    def attend(q, k, v):
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
-
-    def results(device, function):
-        torch.manual_seed(0)
-        inputs = [torch.randn(shape).to(device).requires_grad_() for _ in range(3)]
-        result = function(*inputs)
-        result.square().sum().backward()
-        return [result.detach().cpu(), *(x.grad.cpu() for x in inputs)]
-
-    found = results("openreg", torch.compile(attend))
-    if dropout == 0:
-        assert_close(found, results("cpu", attend))
-    assert all(x.isfinite().all() for x in found)
-
-
 def test_elements_of_host_tensors():
     """In kernels of the device."""
 
@@ -239,33 +215,6 @@ def test_concatenation_and_padding():
         return joined.relu(), torch.nn.functional.pad(joined + 1, (1, 2))
 
     check(function, torch.randn(5, 7), torch.randn(5, 4))
-
-
-@pytest.mark.parametrize(
-    ("backend", "masked", "dynamic"),
-    [
-        (None, False, False),
-        (None, True, True),
-        (SDPBackend.EFFICIENT_ATTENTION, False, False),
-        (SDPBackend.OVERRIDEABLE, False, False),
-    ],
-)
-def test_attention_with_grouped_queries(backend, masked, dynamic):
-    def results(device, compiled):
-        def attend(q, k, v, mask):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
-
-        generator = torch.Generator().manual_seed(0)
-        tensors = [torch.randn(2, heads, 6, 8, generator=generator) for heads in (4, 2, 2)]
-        inputs = [x.to(device).requires_grad_() for x in tensors]
-        mask = torch.ones(6, 6, dtype=torch.bool, device=device).tril() if masked else None
-        function = torch.compile(attend, dynamic=dynamic) if compiled else attend
-        with contextlib.nullcontext() if backend is None or device == "cpu" else sdpa_kernel(backend):
-            result = function(*inputs, mask)
-        result.square().sum().backward()
-        return [result.detach().cpu(), *(x.grad.cpu() for x in inputs)]
-
-    assert_close(results("openreg", True), results("cpu", False))
 
 
 def test_training_step_does_not_synchronize():

@@ -23,17 +23,12 @@ from torch._inductor.virtualized import V
 
 from torch_openreg._name import DEVICE_NAME
 
+from .placement import is_on_host
+
 KERNELS = f"{__package__}.kernels"
 # The first line of a kernel's source. Two kernels with the same source may differ in the arguments that are on the host.
 MARK = "// host scalars: "
 CPU_LOADER = "async_compile.cpp_pybinding("
-
-
-def is_on_host(buffer_name: object) -> bool:
-    """Whether a buffer of the graph that is compiled is on the host."""
-    buffer = V.graph.try_get_buffer(buffer_name) if isinstance(buffer_name, str) else None
-    device = None if buffer is None else buffer.get_device()
-    return device is not None and device.type == "cpu"
 
 
 @functools.cache

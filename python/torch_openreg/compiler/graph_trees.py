@@ -21,6 +21,8 @@ from torch_openreg import openreg as module
 from torch_openreg._name import DEVICE_NAME
 from torch_openreg._torch_versions import HAS_GRAPHS
 
+from .placement import is_on_host, node_is_on_device
+
 
 def is_supported() -> bool:
     return HAS_GRAPHS and not torch.cuda.is_available()
@@ -86,3 +88,44 @@ def use_this_device() -> None:
     for name in ("ControlFlowOpWarmupDispatchMode", "CUDAGraphCaptureControlFlowOpDispatchMode"):
         if hasattr(cudagraph_trees, name):
             setattr(cudagraph_trees, name, contextlib.nullcontext)
+
+
+def reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
+    """What Inductor does not check, in addition. A kernel gets a scalar on the host by value, so a replay would have the
+    value of the capture. A loop reads its condition on the host, and some operators run synchronously. And only tensors
+    can be passed to a captured part, so a tuple and its elements stay together."""
+    from torch._inductor import dependencies, ir
+
+    if isinstance(node.node, ir.WhileLoop):
+        return "WhileLoop ops"
+    reads = [read.name for read in node.read_writes.reads if not isinstance(read, dependencies.WeakDep)]
+    if any(is_on_host(name) for name in reads):
+        return "arguments on the host"
+    if isinstance(node.node, ir.FallbackKernel):
+        if isinstance(node.node.op_overload, torch._ops.OpOverload) and _synchronizes(node.node.op_overload):
+            return f"{node.node.op_overload} runs synchronously"
+        users = [use.node for buffer in node.get_outputs() for use in buffer.users]
+        elements = [user for user in users if isinstance(getattr(user, "node", None), ir.MultiOutput)]
+        if not all(node_is_on_device(element) for element in elements):
+            return "results on the host"
+    if isinstance(node.node, ir.MultiOutput):
+        made = [scheduler.name_to_buf[name].defining_op for name in reads if name in scheduler.name_to_buf]
+        return next(filter(None, map(scheduler.should_partition, made)), None)
+    return None
+
+
+@functools.cache
+def _synchronous_operators() -> frozenset[str]:
+    return frozenset(
+        name
+        for name, support, depends_on_data in _C.op_support("aten")
+        if depends_on_data or support in ("cpu_sync", "missing")
+    )
+
+
+def _synchronizes(op: torch._ops.OpOverload) -> bool:
+    """Operators of other libraries have the tag ``cudagraph_unsafe`` if they do. An operator without results is a check, which
+    reads its arguments."""
+    if op.namespace != "aten":
+        return False
+    return op.name() in _synchronous_operators() or not (op._schema.returns or op._schema.is_mutable)

@@ -16,9 +16,10 @@ import torch
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
 
-from torch_openreg import _C
 from torch_openreg._name import DEVICE_NAME
 from torch_openreg._torch_versions import RELEASE
+
+from .placement import node_is_on_device
 
 Patch = Callable[[], None]
 AT_IMPORT: dict[str, Patch] = {}
@@ -197,7 +198,7 @@ def cpp_fusion() -> None:
     from torch._inductor import scheduler
 
     def make(before: Callable[..., bool]) -> Callable[..., bool]:
-        return lambda self: before(self) or _node_is_on_device(self)
+        return lambda self: before(self) or node_is_on_device(self)
 
     _replace(scheduler.BaseSchedulerNode, "is_cpu", make)
 
@@ -344,54 +345,18 @@ def scalars_on_the_host() -> None:
     can arrive as that tensor and an index, which fails. And ``mode="reduce-overhead"`` must not capture a kernel with such
     a value. These are copied to the device before. The pass that does so for CUDA joins scalars of all dtypes into one
     tensor, and changes the device of results."""
-    from torch._inductor import config
     from torch._inductor.fx_passes import post_grad
+
+    from .host_scalars import copy_to_device
 
     def make(before: Callable[[torch.fx.Graph], None]) -> Callable[[torch.fx.Graph], None]:
         def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
             before(graph)
-            captured = config.triton.cudagraphs and config.graph_partition
-            for node in list(graph.nodes):
-                if _is_host_scalar(node) and (captured or _is_view(node)):
-                    _copy_to_device(graph, node)
+            copy_to_device(graph)
 
         return move_constructors_to_gpu
 
     _replace(post_grad, "move_constructors_to_gpu", make)
-
-
-def _is_host_scalar(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() == 0
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
-
-
-def _copy_to_device(graph: torch.fx.Graph, scalar: torch.fx.Node) -> None:
-    """One copy for the operators of each device that take the scalar."""
-    aten = torch.ops.aten
-    take_host_tensors = (
-        aten.index, aten.index_put, aten.index_put_, aten.copy, aten.copy_, aten.slice_scatter, aten._to_copy,
-        torch.ops.prims.device_put,
-    )  # fmt: skip
-    copies: dict[torch.device, torch.fx.Node] = {}
-    for user in list(scalar.users):
-        value = user.meta.get("val")
-        if (
-            isinstance(user.target, torch._ops.OpOverload)
-            and user.target.namespace in ("aten", "prims")
-            and user.target.overloadpacket not in take_host_tensors
-            and isinstance(value, torch.Tensor)
-            and value.device.type == DEVICE_NAME
-        ):
-            if value.device not in copies:
-                with graph.inserting_after(scalar):
-                    copy = graph.call_function(torch.ops.prims.device_put.default, (scalar, value.device))
-                copy.meta["val"] = scalar.meta["val"].to(value.device)
-                copies[value.device] = copy
-            user.replace_input_with(scalar, copies[value.device])
 
 
 @_at_registration
@@ -403,14 +368,12 @@ def combo_kernels() -> None:
     node = scheduler.ForeachKernelSchedulerNode
     selection = "_filter_nodes_for_combo_kernel_grouping"
     if select := getattr(node, selection, None):
-        setattr(
-            node, selection, staticmethod(lambda ns: [n for n in select(ns) if not _node_is_on_device(n)])
-        )
+        setattr(node, selection, staticmethod(lambda ns: [n for n in select(ns) if not node_is_on_device(n)]))
         return
     before = node._default_group_nodes_for_combo_kernels
 
     def group(s: Any) -> list[list[Any]]:
-        groups = [[n for n in nodes if not _node_is_on_device(n)] for nodes in before(s)]
+        groups = [[n for n in nodes if not node_is_on_device(n)] for nodes in before(s)]
         return [nodes for nodes in groups if len(nodes) > 1]
 
     node.set_group_algorithm_for_combo_kernels(group)
@@ -442,69 +405,21 @@ def graph_trees() -> None:
         def should_partition(self: Any, node: Any, *args: Any) -> str | None:
             is_gpu = scheduler.BaseSchedulerNode.is_gpu
             scheduler.BaseSchedulerNode.is_gpu = (  # type: ignore[method-assign]
-                lambda self: is_gpu(self) or _node_is_on_device(self)
+                lambda self: is_gpu(self) or node_is_on_device(self)
             )
             try:
                 reason = before(self, node, *args)
             finally:
                 scheduler.BaseSchedulerNode.is_gpu = is_gpu  # type: ignore[method-assign]
-            return reason or _reason_not_to_capture(self, node)
+            return reason or device_graph_trees.reason_not_to_capture(self, node)
 
         return should_partition
 
     _replace(scheduler.Scheduler, "should_partition", partition)
 
 
-def _reason_not_to_capture(scheduler: Any, node: Any) -> str | None:
-    """What Inductor does not check, in addition. A kernel gets a scalar on the host by value, so a replay would have the
-    value of the capture. A loop reads its condition on the host, and some operators run synchronously. And only tensors
-    can be passed to a captured part, so a tuple and its elements stay together."""
-    from torch._inductor import dependencies, ir
-
-    from .codegen import is_on_host
-
-    if isinstance(node.node, ir.WhileLoop):
-        return "WhileLoop ops"
-    reads = [read.name for read in node.read_writes.reads if not isinstance(read, dependencies.WeakDep)]
-    if any(is_on_host(name) for name in reads):
-        return "arguments on the host"
-    if isinstance(node.node, ir.FallbackKernel):
-        if isinstance(node.node.op_overload, torch._ops.OpOverload) and _synchronizes(node.node.op_overload):
-            return f"{node.node.op_overload} runs synchronously"
-        users = [use.node for buffer in node.get_outputs() for use in buffer.users]
-        elements = [user for user in users if isinstance(getattr(user, "node", None), ir.MultiOutput)]
-        if not all(_node_is_on_device(element) for element in elements):
-            return "results on the host"
-    if isinstance(node.node, ir.MultiOutput):
-        made = [scheduler.name_to_buf[name].defining_op for name in reads if name in scheduler.name_to_buf]
-        return next(filter(None, map(scheduler.should_partition, made)), None)
-    return None
-
-
-@functools.cache
-def _synchronous_operators() -> frozenset[str]:
-    return frozenset(
-        name
-        for name, support, depends_on_data in _C.op_support("aten")
-        if depends_on_data or support in ("cpu_sync", "missing")
-    )
-
-
-def _synchronizes(op: torch._ops.OpOverload) -> bool:
-    """Operators of other libraries have the tag ``cudagraph_unsafe`` if they do. An operator without results is a check, which
-    reads its arguments."""
-    if op.namespace != "aten":
-        return False
-    return op.name() in _synchronous_operators() or not (op._schema.returns or op._schema.is_mutable)
-
-
 def _as_cuda(device: torch.device) -> torch.device:
     return torch.device("cuda", device.index) if device.type == DEVICE_NAME else device
-
-
-def _node_is_on_device(node: Any) -> bool:
-    device = node.get_device()
-    return device is not None and device.type == DEVICE_NAME
 
 
 def _as_cpu(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
